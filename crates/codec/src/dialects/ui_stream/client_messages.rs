@@ -1,5 +1,5 @@
-//! The messages of a front end. An assistant's message is a whole run: `step-start` divides it into what
-//! single replies of the model were, and the results of tools stand in the parts of their calls.
+//! Reads the messages of a front end. An assistant message is a whole run: `step-start` separates
+//! the replies of the model, and tool results are in the parts of their calls.
 
 use serde_json::Value;
 use throughline_canonical::{Block, Fault, Loss, Message, Request, Role, Source};
@@ -11,17 +11,17 @@ use crate::dialects::shared::losses::omit;
 use crate::dialects::shared::media::{media_kind, read_url};
 use crate::json::Node;
 
-/// What is to be made again.
+/// The answer to regenerate.
 #[derive(Debug)]
 pub(super) enum Anew {
     Nothing,
-    /// The last answer: nobody says which.
+    /// The last answer.
     Last,
-    /// The message of this id, or the answer to it.
+    /// The message with this id, or the answer to it.
     Message(String),
 }
 
-/// Reads the messages. Answers the id of the message that the reply goes on with, if it does.
+/// Reads the messages. Returns the id of the message that the reply continues, if any.
 pub(super) fn read(
     messages: &Node<'_>,
     anew: &Anew,
@@ -41,7 +41,8 @@ pub(super) fn read(
             Anew::Last => place + 1 == count,
             Anew::Message(named) => id.as_ref() == Some(named),
         };
-        // An answer is made again from what stands before it, a question from all up to it.
+        // An answer is regenerated from the messages before it, a question from all messages up to
+        // it.
         if is_meant && assistant {
             break;
         }
@@ -87,16 +88,17 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Nothing is said by a message without parts: a front end keeps one for a reply that failed at once.
+    /// Adds a message. Front ends keep an empty message for a reply that failed at once; it is
+    /// skipped.
     fn say(&mut self, role: Role, content: Vec<Block>) {
         if !content.is_empty() {
             self.request.messages.push(Message { role, content });
         }
     }
 
-    /// What somebody other than the model says.
+    /// Reads the content of a user or system message.
     fn content(&mut self, message: &Node<'_>) -> Result<Vec<Block>, Fault> {
-        // Whoever writes a request by hand writes it so.
+        // Requests written by hand have `content`.
         if let (None, Some(content)) = (message.get("parts"), message.get("content")) {
             return Ok(vec![Block::text(content.text()?)]);
         }
@@ -114,7 +116,7 @@ impl Reader<'_> {
         Ok(blocks)
     }
 
-    /// What the model said, reply by reply, each with the results its calls had.
+    /// Reads an assistant message, reply by reply, each with the results of its calls.
     fn assistant(&mut self, message: &Node<'_>) -> Result<(), Fault> {
         if let (None, Some(content)) = (message.get("parts"), message.get("content")) {
             self.say(Role::Assistant, vec![Block::text(content.text()?)]);
@@ -152,7 +154,8 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Sources and data are the front end's own, and were never the model's words.
+    /// Skips parts that belong to the front end. Sources and data were never part of the model's
+    /// output.
     fn pass_over(&mut self, kind: &str) {
         let own = ["data-", "source-"];
         if kind == "step-start" || own.iter().any(|start| kind.starts_with(start)) {
@@ -188,7 +191,7 @@ fn file(part: &Node<'_>) -> Result<Block, Fault> {
     let mut source = read_url(url.text()?)
         .ok_or_else(|| url.refuse("expected `data:<type>;base64,<data>` or an address"))?;
     match &mut source {
-        // The part says it more exactly than its address.
+        // The part is more precise than its address.
         Source::Base64 { media_type: of, .. } => *of = media_type,
         Source::Url { media_type: of, .. } => *of = Some(media_type),
         Source::Text { .. } | Source::File { .. } => {}
@@ -196,7 +199,7 @@ fn file(part: &Node<'_>) -> Result<Block, Fault> {
     Ok(Block::Media { kind, source, name: string(part, "filename")? })
 }
 
-/// A value as the text a model reads.
+/// The text form of a value.
 pub(super) fn as_text(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),

@@ -1,5 +1,5 @@
-//! The chunks of a reply. One that a client does not know ends its whole message, so only those are
-//! written that majors 5, 6 and 7 know; what is absent is left out, never null.
+//! Writes the chunks of a reply. An unknown chunk breaks the whole message in the client, so only
+//! chunks are used that major versions 5, 6 and 7 know. Absent members are omitted, never null.
 
 use std::collections::BTreeSet;
 
@@ -20,9 +20,9 @@ use crate::json::{ObjectWriter, quote_bytes};
 pub(super) struct Writer {
     form: Form,
     open: Vec<Part>,
-    /// A call that has ended and may have been cut. What comes next tells.
+    /// A call that has ended and may have been cut. The next event shows it.
     held: Option<Part>,
-    /// How many parts there were.
+    /// Number of parts so far.
     parts: usize,
     sources: usize,
     called: bool,
@@ -31,7 +31,7 @@ pub(super) struct Writer {
     state: State,
 }
 
-/// How far the reply is.
+/// The progress of the reply.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
     New,
@@ -40,15 +40,15 @@ enum State {
     Ended,
 }
 
-/// What the client knows already, and what it wants to see.
+/// What the client knows and wants to see.
 #[derive(Clone)]
 struct Form {
     message_id: String,
-    /// The model, as the client calls it.
+    /// The client's name of the model.
     model: String,
-    /// It wants no reasoning: only what must come back.
+    /// Whether the client wants no reasoning, only signatures.
     hidden: bool,
-    /// The tools it has told of.
+    /// The tools in the request.
     tools: BTreeSet<String>,
 }
 
@@ -70,7 +70,7 @@ impl Form {
         }
     }
 
-    /// Whether a tool's name makes a good part type.
+    /// Whether a call of this tool needs a dynamic part.
     fn is_dynamic(&self, name: &str) -> bool {
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-".contains(&byte);
         !self.tools.contains(name) || !name.bytes().all(plain)
@@ -96,7 +96,7 @@ impl Writer {
         }
     }
 
-    /// Writes the beginning, once. `theirs` is what the provider calls the model.
+    /// Writes the start, once. `theirs` is the provider's name of the model.
     fn begin(&mut self, theirs: &str, out: &mut Vec<u8>) {
         if self.state != State::New {
             return;
@@ -125,12 +125,12 @@ impl Writer {
     fn start(&mut self, index: u32, block: &BlockStart<'_>, out: &mut Vec<u8>) {
         self.begin("", out);
         self.stop(index, out);
-        // What began first stands first, also where its words come later.
+        // Parts keep the order of their starts, even if their text arrives later.
         for part in &mut self.open {
             part.begin(out);
         }
         let part = match block {
-            // There is no part for what is declined; the reason for the end says it.
+            // There is no part for refusals; the finish reason shows it.
             BlockStart::Text { text } | BlockStart::Refusal { text } => {
                 let mut part = self.part(index, Kind::Text);
                 part.grow(text, out);
@@ -167,7 +167,7 @@ impl Writer {
             (Kind::Text, Delta::Text(text)) | (Kind::Call, Delta::ToolArguments(text)) => {
                 part.grow(text, out);
             }
-            // A provider may send plain text inside reasoning; it is reasoning.
+            // Providers may send plain text inside a reasoning block.
             (Kind::Reasoning, Delta::Thinking(text) | Delta::Text(text)) if !self.form.hidden => {
                 part.grow(text, out);
             }
@@ -177,7 +177,7 @@ impl Writer {
         }
     }
 
-    /// A source is a part of its own.
+    /// Writes a source, which is a part of its own.
     fn source(&mut self, citation: &Citation, out: &mut Vec<u8>) {
         let Some(url) = &citation.url else {
             return;
@@ -207,7 +207,7 @@ impl Writer {
         }
     }
 
-    /// Ends a call that was held back; other things were said behind it.
+    /// Ends a call that was held back, because more output followed it.
     fn release(&mut self, out: &mut Vec<u8>) {
         if let Some(mut call) = self.held.take() {
             call.end(out);
@@ -266,7 +266,7 @@ impl Writer {
     }
 }
 
-/// The word for an end. Where a call was made, clients look for it.
+/// The finish reason. Clients look here for calls.
 fn finish_word(reason: &EndReason, called: bool) -> &'static str {
     match reason {
         EndReason::Length => "length",
@@ -279,7 +279,7 @@ fn finish_word(reason: &EndReason, called: bool) -> &'static str {
     }
 }
 
-/// Token counts in the AI SDK's words, which count cached tokens among the input.
+/// Token counts in the AI SDK's form, where input includes cached tokens.
 fn counts(usage: &Usage) -> Map<String, Value> {
     let parts = [usage.input, usage.cache_read, usage.cache_write];
     let mut known = parts.into_iter().flatten();
@@ -311,7 +311,7 @@ impl ReplyWriter for Writer {
             (Event::Usage(usage), _) => self.usage.update(*usage),
             (Event::EndExplained(details), _) => self.details.clone_from(details),
             (Event::Ended { reason }, _) => self.end(reason, out),
-            // Behind an error nothing but the end is read.
+            // After an error, only the end matters.
             (_, State::Failed) => {}
             (Event::MessageStarted { model, .. }, _) => self.begin(model, out),
             (Event::BlockStarted { index, block }, _) => self.start(*index, block, out),
@@ -328,7 +328,7 @@ impl ReplyWriter for Writer {
         }
     }
 
-    /// Its clients read nothing but streams: this is one, in one piece.
+    /// Clients read streams only, so a whole reply is a stream in one piece.
     fn whole(&self, reply: &Reply) -> Vec<u8> {
         let mut writer = Self::with(self.form.clone());
         let mut out = Vec::new();

@@ -1,4 +1,4 @@
-//! What a front end asks: everything but the messages.
+//! Reads a front end's request: everything but the messages.
 
 use throughline_canonical::{Fault, Lossy, Request};
 
@@ -8,8 +8,8 @@ use crate::dialects::shared::fields::string;
 use crate::dialects::shared::frontend_settings;
 use crate::json::{Node, read_object};
 
-/// Reads a request. Members nobody knows are between the front end and its own server: `useChat` adds to
-/// the body whatever it is told to.
+/// Reads a request. Unknown members are ignored: `useChat` adds any members that the application
+/// wants.
 pub(super) fn read(body: &[u8]) -> Result<Lossy<Request>, Fault> {
     let body = read_object(body)?;
     let root = Node::root(&body);
@@ -19,7 +19,7 @@ pub(super) fn read(body: &[u8]) -> Result<Lossy<Request>, Fault> {
         thread: string(&root, "id")?.filter(|id| !id.is_empty()),
         ..Request::default()
     };
-    // What the body says itself counts more.
+    // The body takes precedence over `forwardedProps`.
     if let Some(forwarded) = root.get("forwardedProps") {
         forwarded.object()?;
         frontend_settings::read(&forwarded, &mut request, &mut losses)?;

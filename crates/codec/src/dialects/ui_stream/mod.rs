@@ -1,10 +1,10 @@
-//! The AI SDK's UI message stream: what `useChat` sends, and the chunks it reads. No provider speaks it.
+//! The AI SDK's UI message stream: the requests of `useChat` and the chunks it reads. No provider
+//! speaks it.
 //!
-//! - `client_request`: what a front end asks; `client_messages`: its messages, `tool_parts` the calls and
-//!   results in them;
-//! - `metadata`: what rides in `providerMetadata`, both ways;
-//! - `client_reply`: the chunks of a reply, of those that majors 5, 6 and 7 all know; `step`: the parts
-//!   of it that are open.
+//! - `client_request`: reads a front end's request; `client_messages`: its messages; `tool_parts`:
+//!   calls and results in them;
+//! - `metadata`: values in `providerMetadata`, both ways;
+//! - `client_reply`: writes the chunks of a reply; `step`: the open parts of it.
 
 use throughline_canonical::{Event, Fault, Loss, Lossy, Request};
 
@@ -28,10 +28,10 @@ pub const NAME: &str = "ui_stream";
 
 const PATH: &str = "/ui/chat";
 
-/// Member of `request.extra["ui_stream"]`: the id of the message that the reply goes on with.
+/// Member of `request.extra["ui_stream"]`: the id of the message that the reply continues.
 const MESSAGE_ID: &str = "message_id";
 
-/// Whether a path asks for a reply that is under way, to go on with it.
+/// Whether a path resumes a running reply.
 pub fn resumes(path: &str) -> bool {
     let chat = path
         .strip_prefix(PATH)
@@ -88,7 +88,7 @@ impl ClientDialect for UiStream {
         Box::new(client_reply::Writer::new(request, identity))
     }
 
-    /// The sentence alone: its clients show the body of a refusal to people.
+    /// The message only: clients show the body of an error to the user.
     fn write_fault(&self, fault: &Fault, _: &str) -> (u16, Vec<u8>) {
         (fault_status::status(fault.kind), fault.message.clone().into_bytes())
     }

@@ -1,5 +1,5 @@
-//! The parts of a reply that are open. Ids of text and reasoning must be closed before the step ends, so
-//! all that is open is known here.
+//! The open parts of a reply. All text and reasoning must be closed before a step ends, so open
+//! parts are tracked here.
 
 use super::metadata::{self, Mark};
 use crate::json::{OneLine, escape_bytes, quote_bytes};
@@ -7,21 +7,21 @@ use crate::json::{OneLine, escape_bytes, quote_bytes};
 /// An open part.
 #[derive(Debug)]
 pub(super) struct Part {
-    /// Its number in the stream of events.
+    /// Its index in the incoming events.
     pub(super) index: u32,
     pub(super) kind: Kind,
-    /// Its chunks until now, of those that must stand before others.
+    /// Whether its start chunk was written.
     begun: bool,
-    /// Its id among parts, or the call's, as JSON.
+    /// The id of the part, or of the call, as JSON.
     id: Vec<u8>,
-    /// A chunk that adds to it, up to what it adds.
+    /// A delta chunk up to its text.
     head: Vec<u8>,
-    /// A later one replaces an earlier one, and only the last chunk's is kept.
+    /// A later signature replaces an earlier one. Only the last chunk carries it.
     signature: String,
     call: Call,
 }
 
-/// What a part is.
+/// The kind of a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Text,
@@ -29,18 +29,18 @@ pub(super) enum Kind {
     Call,
 }
 
-/// What is known of a call besides its id.
+/// Details of a call.
 #[derive(Debug, Default)]
 struct Call {
-    /// The tool, as JSON.
+    /// The name of the tool, as JSON.
     name: Vec<u8>,
-    /// The front end has not told of this tool: its part gets a general type.
+    /// Whether the request does not define this tool. Then the part has the dynamic type.
     dynamic: bool,
     arguments: String,
 }
 
 impl Part {
-    /// A part of text or reasoning.
+    /// Creates a part of text or reasoning.
     pub(super) fn new(index: u32, kind: Kind, number: usize) -> Self {
         let mut id = Vec::new();
         let mark = if kind == Kind::Text { 't' } else { 'r' };
@@ -48,7 +48,7 @@ impl Part {
         Self::with_id(index, kind, id)
     }
 
-    /// A call of a tool.
+    /// Creates a part for a tool call.
     pub(super) fn call(index: u32, id: &str, name: &str, dynamic: bool) -> Self {
         let (mut quoted, mut tool) = (Vec::new(), Vec::new());
         quote_bytes(id, &mut quoted);
@@ -83,7 +83,7 @@ impl Part {
         }
     }
 
-    /// Begins a chunk of this kind about the part.
+    /// Starts a chunk of this kind.
     fn open(&self, kind: &str, out: &mut Vec<u8>) {
         out.extend_from_slice(b"data: {\"type\":\"");
         out.extend_from_slice(match self.kind {
@@ -103,7 +103,7 @@ impl Part {
         }
     }
 
-    /// Writes the chunk that must stand before all others of the part, once.
+    /// Writes the start chunk, once.
     pub(super) fn begin(&mut self, out: &mut Vec<u8>) {
         if std::mem::replace(&mut self.begun, true) {
             return;
@@ -119,7 +119,7 @@ impl Part {
         out.extend_from_slice(b"}\n\n");
     }
 
-    /// Writes what the part grew by.
+    /// Writes the growth of the part.
     pub(super) fn grow(&mut self, more: &str, out: &mut Vec<u8>) {
         if more.is_empty() {
             return;
@@ -137,14 +137,14 @@ impl Part {
         mark.clone_into(&mut self.signature);
     }
 
-    /// Whether it may be a call that was cut: its arguments are none, or no JSON.
+    /// Whether it may be a cut call: its arguments are empty or malformed.
     pub(super) fn may_be_cut(&self) -> bool {
         self.kind == Kind::Call && OneLine::of(&self.call.arguments).is_none()
     }
 
     /// Writes the end of the part, with its signature.
     pub(super) fn end(&mut self, out: &mut Vec<u8>) {
-        // Text that was none leaves no part behind, unless there is something to keep in it.
+        // An empty text leaves no part, unless it has a signature.
         if self.kind == Kind::Text && !self.begun && self.signature.is_empty() {
             return;
         }
@@ -181,8 +181,8 @@ impl Part {
         }
     }
 
-    /// Writes the end of a part that was cut: what it has stays, but nothing vouches for it. A call stays
-    /// as it is, so that nobody takes it for one.
+    /// Writes the end of a cut part, without a signature. A cut call stays incomplete so that
+    /// clients do not run it.
     pub(super) fn give_up(&mut self, out: &mut Vec<u8>) {
         if self.kind != Kind::Call {
             self.signature.clear();
@@ -190,7 +190,7 @@ impl Part {
         }
     }
 
-    /// Writes reasoning of which only its maker knows what it says.
+    /// Writes encrypted reasoning.
     pub(super) fn redacted(mut self, data: &str, out: &mut Vec<u8>) {
         self.begin(out);
         self.open("end", out);

@@ -1,4 +1,4 @@
-//! Calls of tools, with what came of them in the same part.
+//! Reads tool calls and the results in the same part.
 
 use throughline_canonical::{Block, Fault, Loss};
 
@@ -10,7 +10,7 @@ use crate::json::Node;
 
 const DENIED: &str = "The call was denied.";
 
-/// The tool a part is about; none if it is about something else.
+/// The tool of a part; `None` for other parts.
 pub(super) fn name<'a>(kind: &'a str, part: &'a Node<'a>) -> Result<Option<&'a str>, Fault> {
     if kind == "dynamic-tool" {
         return part.need("toolName")?.text().map(Some);
@@ -18,7 +18,7 @@ pub(super) fn name<'a>(kind: &'a str, part: &'a Node<'a>) -> Result<Option<&'a s
     Ok(kind.strip_prefix("tool-").filter(|name| !name.is_empty()))
 }
 
-/// Reads a part: the call, and its result.
+/// Reads a part: the call and its result.
 pub(super) fn read(
     part: &Node<'_>,
     name: &str,
@@ -29,7 +29,7 @@ pub(super) fn read(
     let id = part.need("toolCallId")?.text()?.to_owned();
     let state = part.need("state")?;
     let (text, is_error) = match state.text()? {
-        // The reply broke off in the middle of it.
+        // The reply was cut inside this call.
         "input-streaming" => {
             unfinished_call(losses);
             return Ok(());
@@ -38,7 +38,7 @@ pub(super) fn read(
         "approval-responded" if is_approved(part)? => unanswered(losses),
         "approval-responded" | "output-denied" => (denial(part)?, true),
         "output-available" => {
-            // A tool that answers nothing has answered.
+            // An empty output is a result too.
             let output = part.value().get("output").map(as_text);
             (output.unwrap_or_default(), false)
         }
@@ -50,7 +50,7 @@ pub(super) fn read(
             ));
         }
     };
-    // What could not be read as JSON is kept as text, by some majors under another name.
+    // Input that was not JSON is kept as text, in some major versions under another name.
     let input = part.get("input").or_else(|| part.get("rawInput"));
     said.push(Block::ToolCall {
         id: id.clone(),
