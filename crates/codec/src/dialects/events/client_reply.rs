@@ -1,4 +1,4 @@
-//! The events of a reply, as they are within. What only a provider can read stays here.
+//! Writes canonical events. Opaque parts are not sent.
 
 use std::borrow::Cow;
 
@@ -12,11 +12,11 @@ use crate::json::escape_bytes;
 /// Writes one reply.
 pub(super) struct Writer {
     id: String,
-    /// The model, as the client calls it.
+    /// The client's name of the model.
     model: String,
-    /// The client wants no reasoning: only what must come back.
+    /// Whether the client wants no reasoning, only signatures.
     hidden: bool,
-    /// Open blocks that nobody is told of, and those whose words nobody is told.
+    /// Open blocks that are hidden, completely or except for their signature.
     untold: Vec<u32>,
     silent: Vec<u32>,
     written: usize,
@@ -44,7 +44,7 @@ impl Writer {
         write_number(self.written, out);
         out.extend_from_slice(b"\ndata: ");
         if !write_words(event, out) {
-            // Writing into memory does not fail, and all of an event has a form.
+            // Writing to memory cannot fail.
             let _ = serde_json::to_writer(&mut *out, event);
         }
         out.extend_from_slice(b"\n\n");
@@ -57,7 +57,7 @@ impl Writer {
         }
     }
 
-    /// Whether a client may see it, and wants to.
+    /// Whether the client may and wants to see the event.
     fn is_told(&mut self, event: &Event<'_>) -> bool {
         match event {
             Event::BlockStarted { index, block } => {
@@ -80,8 +80,8 @@ impl Writer {
     }
 }
 
-/// Writes what a block grew by, which nearly all events tell; by hand, as it is twice as fast. Answers
-/// false, and writes nothing, for any other event.
+/// Writes text deltas, which are nearly all events. Hand-written JSON is twice as fast here.
+/// Returns false, and writes nothing, for other events.
 fn write_words(event: &Event<'_>, out: &mut Vec<u8>) -> bool {
     let Event::BlockDelta { index, delta } = event else {
         return false;

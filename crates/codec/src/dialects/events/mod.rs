@@ -1,5 +1,5 @@
-//! The vocabulary itself, as server-sent events: the request that `ndjson` reads too, and the events of a
-//! reply as they are within. No provider speaks it.
+//! The canonical vocabulary as server-sent events: the request of the `ndjson` dialect, and
+//! canonical events as the reply. No provider speaks it.
 
 use throughline_canonical::{Event, Fault, Loss, Lossy, Request};
 
@@ -47,7 +47,7 @@ impl ClientDialect for Events {
         Box::new(client_reply::Writer::new(request, identity))
     }
 
-    /// Everything has a word here but what has one in another dialect alone.
+    /// Only parts of other dialects are lost.
     fn loss_of(&self, event: &Event<'_>) -> Option<Loss> {
         match event {
             Event::BlockDelta { .. } | Event::EndExplained(_) => None,
@@ -55,7 +55,7 @@ impl ClientDialect for Events {
         }
     }
 
-    /// As the event of a fault that comes later.
+    /// The body is the event of the fault.
     fn write_fault(&self, fault: &Fault, _: &str) -> (u16, Vec<u8>) {
         let event = Event::Fault(fault.clone());
         let body = serde_json::to_vec(&event).unwrap_or_default();

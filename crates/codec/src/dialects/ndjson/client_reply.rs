@@ -1,5 +1,5 @@
-//! The lines of a reply. Each is an object with its number; those of one block have the block's number, so
-//! that they can be put together whatever comes between them.
+//! Writes the lines of a reply. Each line is a numbered object. The lines of a block share the
+//! number of the block, so interleaved blocks can be reassembled.
 
 use serde_json::json;
 use throughline_canonical::{
@@ -12,20 +12,20 @@ use crate::dialects::shared::number::write_number;
 use crate::dialects::shared::reply_end::fault_of_end;
 use crate::json::{OneLine, escape_bytes, quote_bytes};
 
-/// White space before an object is none to whoever reads it, by lines or as one text.
+/// White space before an object is ignored by line readers and JSON readers.
 const KEEP_ALIVE: &[u8] = b" ";
 
 /// Writes one reply.
 pub(super) struct Writer {
-    /// The model, as the client calls it, or else as the provider does.
+    /// The client's name of the model, else the provider's.
     pub(super) model: String,
-    /// The client wants no reasoning: only what must come back.
+    /// Whether the client wants no reasoning, only signatures.
     pub(super) hidden: bool,
     open: Vec<Open>,
-    /// How many blocks, and how many lines, there were.
+    /// Numbers of blocks and lines so far.
     blocks: usize,
     lines: usize,
-    /// Whether there was an answer: words, or a call.
+    /// Whether there was text or a call.
     answered: bool,
     usage: Usage,
     details: EndDetails,
@@ -38,7 +38,7 @@ struct Open {
     index: u32,
     number: usize,
     kind: Kind,
-    /// Some of it was told.
+    /// Whether a line of it was written.
     begun: bool,
     signature: String,
 }
@@ -79,7 +79,7 @@ impl Writer {
         out.extend_from_slice(b"}\n");
     }
 
-    /// A line with a content.
+    /// Writes a line with content.
     fn line(&mut self, kind: &str, content: &str, more: &[u8], block: usize, out: &mut Vec<u8>) {
         out.extend_from_slice(b"{\"type\":\"");
         out.extend_from_slice(kind.as_bytes());
@@ -111,7 +111,7 @@ impl Writer {
                 };
                 (Kind::Call(call), "", "")
             }
-            // What only its provider can read stays here.
+            // Only its provider can read it.
             BlockStart::Opaque { .. } => return,
         };
         self.open.push(Open {
@@ -134,7 +134,7 @@ impl Writer {
         };
         match (&mut open.kind, delta) {
             (Kind::Text { .. }, Delta::Text(text))
-            // A provider may send plain text inside reasoning; it is reasoning.
+            // Providers may send plain text inside a reasoning block.
             | (Kind::Thinking, Delta::Thinking(text) | Delta::Text(text)) => {
                 self.grow(place, text, out);
             }
@@ -188,7 +188,7 @@ impl Writer {
             return;
         }
         if matches!(open.kind, Kind::Text { .. }) && !open.begun {
-            // Otherwise nobody would know that it belongs to a text.
+            // Otherwise the client could not know that the signature belongs to a text.
             self.line("text", "", b"", open.number, out);
         }
         self.line("thinking_signature", &open.signature, b"", open.number, out);
@@ -216,7 +216,7 @@ impl Writer {
             return;
         }
         self.failed = Some(fault.kind);
-        // What was not told to its end is not told any more.
+        // Incomplete blocks are dropped.
         self.open.clear();
         out.extend_from_slice(b"{\"type\":\"error\",\"message\":");
         quote_bytes(&fault.message, out);
@@ -249,7 +249,7 @@ impl Writer {
     }
 }
 
-/// Writes the arguments of a call: as they are, or as text where they are no JSON.
+/// Writes the arguments of a call: as JSON, or as a string if they are malformed.
 fn write_arguments(arguments: &str, out: &mut Vec<u8>) {
     match OneLine::of(arguments) {
         _ if arguments.trim().is_empty() => out.extend_from_slice(b"{}"),
@@ -258,7 +258,7 @@ fn write_arguments(arguments: &str, out: &mut Vec<u8>) {
     }
 }
 
-/// How a run came to its end.
+/// The outcome of a run.
 pub(super) fn done_word(
     reason: &EndReason,
     answered: bool,
@@ -276,7 +276,7 @@ pub(super) fn done_word(
     }
 }
 
-/// Why the model stopped, as the vocabulary spells it, or else as the provider does.
+/// The canonical stop reason, else the provider's.
 pub(super) fn stop_word(reason: &EndReason) -> &str {
     match reason {
         EndReason::Stop => "stop",
@@ -300,7 +300,7 @@ impl ReplyWriter for Writer {
             Event::Usage(usage) => self.usage.update(*usage),
             Event::EndExplained(details) => self.details.clone_from(details),
             Event::Ended { reason } => self.end(reason, out),
-            // Behind an error nothing but the end is read.
+            // After an error, only the end matters.
             _ if self.failed.is_some() => {}
             Event::MessageStarted { model, .. } => {
                 if self.model.is_empty() {

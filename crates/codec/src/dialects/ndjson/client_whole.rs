@@ -1,4 +1,4 @@
-//! A reply in one piece.
+//! Writes a whole reply.
 
 use serde_json::{Value, json};
 use throughline_canonical::{Block, Citation, EndReason, Reply};
@@ -52,7 +52,7 @@ pub(super) fn write(writer: &Writer, reply: &Reply) -> Vec<u8> {
                 let call = json!({"type": "tool_call", "id": id, "name": name, "arguments": value});
                 Some(signed(call, signature.as_deref()))
             }
-            // What only its provider can read stays here.
+            // Only their provider can read them.
             Block::ToolResult { .. } | Block::Media { .. } | Block::Opaque { .. } => None,
         });
     }

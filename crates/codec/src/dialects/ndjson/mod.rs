@@ -1,8 +1,6 @@
-//! Our plainest format: a request in the words of the vocabulary, and a reply of JSON lines. No provider
-//! speaks it.
+//! The simplest format: a canonical request, and a reply of JSON lines. No provider speaks it.
 //!
-//! - `client_request`: what a client asks; `blocks`: what its messages hold;
-//! - `client_reply`: the lines of a reply; `client_whole`: a reply in one piece.
+//! - `client_reply`: writes the lines of a reply; `client_whole`: writes a whole reply.
 
 use serde_json::json;
 use throughline_canonical::{Event, Fault, Loss, Lossy, Request};
@@ -66,7 +64,7 @@ impl ClientDialect for NdJson {
         Box::new(client_reply::Writer::new(request))
     }
 
-    /// As the line of a fault that comes later, with the member that is wrong.
+    /// The body is the line of the fault, with the wrong member.
     fn write_fault(&self, fault: &Fault, _: &str) -> (u16, Vec<u8>) {
         let mut body = json!({"type": "error", "kind": fault.kind, "message": fault.message});
         if let Some(place) = fault.place() {
