@@ -8,7 +8,8 @@ use throughline_canonical::{
 };
 
 use super::form::Form;
-use super::{BREAK, CUSTOM, NAME, NOTICE, annotations, client_whole, errors, usage};
+use super::{CUSTOM, NAME, annotations, client_whole, errors, usage};
+use crate::dialects::shared::hidden_reasoning::{BREAK, NOTICE};
 use crate::dialects::shared::number::write_number;
 use crate::dialects::shared::reply_end::fault_of_end;
 use crate::dialects::shared::{keep_alive, openai_annotations};

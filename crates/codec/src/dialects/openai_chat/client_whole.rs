@@ -4,7 +4,8 @@ use serde_json::{Map, Value, json};
 use throughline_canonical::{Block, EndReason, Reply, Usage};
 
 use super::client_reply::{Writer, finish_word};
-use super::{BREAK, CUSTOM, NAME, NOTICE, annotations, usage};
+use super::{CUSTOM, NAME, annotations, usage};
+use crate::dialects::shared::hidden_reasoning::{BREAK, NOTICE};
 use crate::dialects::shared::{extensions, openai_annotations};
 
 /// Writes a whole reply.

@@ -4,8 +4,7 @@ use serde_json::{Value, json};
 use throughline_canonical::{Fault, FaultKind};
 
 use crate::dialects::RefusalKind;
-use crate::dialects::shared::openai_errors;
-use crate::dialects::shared::refusal;
+use crate::dialects::shared::{openai_errors, refusal};
 use crate::json::Kind;
 
 /// The status and the body of an error.

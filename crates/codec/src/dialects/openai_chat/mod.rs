@@ -20,9 +20,8 @@ use crate::dialects::shared::custom_tools::CustomToolFormat;
 use crate::dialects::shared::key_header::bearer;
 use crate::dialects::shared::losses::lost_part;
 use crate::dialects::shared::members::remove_own;
-use crate::dialects::shared::openai_errors;
 use crate::dialects::shared::tool_names::{OPENAI_MAX_NAME, is_plain_name};
-use crate::dialects::shared::{names, openai_models};
+use crate::dialects::shared::{names, openai_errors, openai_models};
 use crate::dialects::{
     ClientDialect, ModelCard, Models, Operation, Outgoing, Refusal, ReplyIdentity, ReplyReader,
     ReplyWriter, RequestParts, Target, UpstreamDialect,

@@ -9,12 +9,11 @@ use super::chunk::{Choice, Chunk, Frame};
 use super::detail_meta::DetailMeta;
 use super::details::{self, Detail, Piece};
 use super::variants::{Replay, Variant};
-use super::{NAME, NOTICE, annotations, usage};
+use super::{NAME, annotations, usage};
 use crate::dialects::ReplyReader;
-use crate::dialects::shared::hidden_reasoning::without_notice;
-use crate::dialects::shared::openai_annotations;
-use crate::dialects::shared::openai_errors;
+use crate::dialects::shared::hidden_reasoning::{NOTICE, without_notice};
 use crate::dialects::shared::reply_end::fail_once;
+use crate::dialects::shared::{openai_annotations, openai_errors};
 use crate::framing::sse::Framer;
 use crate::json::{Found, JsonError, Kind, each_element, found_text, slice, text};
 

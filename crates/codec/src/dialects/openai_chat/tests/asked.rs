@@ -119,7 +119,7 @@ fn every_form_of_message_is_read() {
         {"type": "redacted", "data": "d"},
     ]));
     check(
-        json!([{"role": "assistant", "content": null, "reasoning": format!("ab{}", crate::dialects::openai_chat::NOTICE), "reasoning_details": [
+        json!([{"role": "assistant", "content": null, "reasoning": format!("ab{}", crate::dialects::shared::hidden_reasoning::NOTICE), "reasoning_details": [
             {"type": "reasoning.text", "text": "a", "signature": "1", "index": 0},
             {"type": "reasoning.text", "text": "b", "index": 1},
             {"type": "reasoning.text", "signature": "2", "index": 1},
@@ -141,7 +141,7 @@ fn every_form_of_message_is_read() {
     );
     // The notice was for people.
     check(
-        json!([{"role": "assistant", "content": "a", "reasoning": crate::dialects::openai_chat::NOTICE}]),
+        json!([{"role": "assistant", "content": "a", "reasoning": crate::dialects::shared::hidden_reasoning::NOTICE}]),
         assistant(json!([{"type": "text", "text": "a"}])),
     );
     for extra in [

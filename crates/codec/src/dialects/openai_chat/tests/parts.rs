@@ -3,10 +3,9 @@
 use serde_json::json;
 use throughline_canonical::{Block, BlockStart, EndReason};
 
-use super::super::NOTICE;
 use super::*;
 use crate::dialects::anthropic::Anthropic;
-use crate::dialects::shared::hidden_reasoning::without_notice;
+use crate::dialects::shared::hidden_reasoning::{NOTICE, without_notice};
 
 /// The events of a stream of these deltas.
 fn events(variant: &str, stream: &str) -> Vec<Event<'static>> {

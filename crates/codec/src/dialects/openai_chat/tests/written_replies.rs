@@ -107,7 +107,7 @@ fn a_stream_has_every_part_in_its_place() {
     let (finish, rest) = rest.split_last().unwrap();
     assert_eq!(finish["choices"][0]["finish_reason"], "tool_calls");
     assert_eq!(said(finish), json!({}));
-    let notice = format!("\n\n{}", crate::dialects::openai_chat::NOTICE);
+    let notice = format!("\n\n{}", crate::dialects::shared::hidden_reasoning::NOTICE);
     let deltas: Vec<Value> = rest.iter().map(said).collect();
     assert_eq!(
         deltas,
@@ -185,7 +185,7 @@ fn who_wants_no_reasoning_gets_none() {
 #[test]
 fn a_whole_reply_has_every_part_in_its_place() {
     let whole = write_whole(&request(&json!({})), &full());
-    let notice = crate::dialects::openai_chat::NOTICE;
+    let notice = crate::dialects::shared::hidden_reasoning::NOTICE;
     let reasoning = format!("a\"\nb\n\n{notice}");
     assert_eq!(
         whole,
