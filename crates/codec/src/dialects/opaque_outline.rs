@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 use throughline_canonical::Block;
 
-use super::anthropic::rewrite::PLACEHOLDER;
+use super::passthrough::PLACEHOLDER;
 use crate::json::{
     Cursor, Edits, JsonError, Kind, Span, append_member, decode, each_element, quote,
     remove_elements, slice, text,

@@ -11,6 +11,9 @@ use super::opaque_outline::{OpaqueOutline, OpaquePart};
 use crate::framing::sse::Frame;
 use crate::json::{Span, complete_object, finish_character, validate};
 
+/// Replaces the content of a message that held nothing but dropped thinking.
+pub const PLACEHOLDER: &str = "[reasoning omitted]";
+
 /// A dialect whose requests and replies can pass through unchanged.
 pub trait Passthrough: Sync {
     /// The outline of a request; `None` if the body is not a request, or if the dialect has its own

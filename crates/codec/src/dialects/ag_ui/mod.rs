@@ -1,12 +1,8 @@
 //! The AG-UI protocol, which front ends use to talk to agents. No provider speaks it.
 //!
-//! - `client_request`: reads the input of a run; `client_messages`: its conversation; `content`:
-//!   the parts of a message;
-//! - `interrupts`: calls that wait for approval, and the answers in the next run; `unanswered`:
-//!   calls without a result;
-//! - `client_reply`: writes the events of a run; `run`: the events that start and end it; `frames`:
-//!   one event as bytes;
-//! - `activity`: the activity message while a provider is silent;
+//! - `client_request` reads the input of a run, `client_reply` writes its events;
+//! - `run`: the state of a run, and the events that start and end it;
+//! - `interrupts`: calls that wait for approval, and the answers in the next run;
 //! - `errors`: errors before a run and in it.
 
 use throughline_canonical::{Delta, Event, Fault, Loss, Lossy, Request};
@@ -14,16 +10,11 @@ use throughline_canonical::{Delta, Event, Fault, Loss, Lossy, Request};
 use crate::dialects::shared::losses::lost_part;
 use crate::dialects::{ClientDialect, Operation, ReplyIdentity, ReplyWriter, RequestParts};
 
-mod activity;
-mod client_messages;
 mod client_reply;
 mod client_request;
-mod content;
 mod errors;
-mod frames;
 mod interrupts;
 mod run;
-mod unanswered;
 
 #[cfg(test)]
 mod tests;

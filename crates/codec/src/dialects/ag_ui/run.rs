@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use throughline_canonical::{EndDetails, EndReason, Fault, Request, Usage};
 
-use super::frames::event;
+use super::client_reply::frames::event;
 use super::interrupts::{self, Answered, Called};
 use super::{NAME, errors};
 use crate::dialects::ReplyIdentity;

@@ -12,7 +12,7 @@ use throughline_canonical::{
 
 use super::NAME;
 use super::client_reply::{PING, error_event};
-use super::upstream_messages::write_arguments;
+use super::upstream_request::messages::write_arguments;
 use crate::dialects::{ReplyIdentity, ReplyWriter};
 use crate::json::{ObjectWriter, escape_bytes, quote_bytes};
 

@@ -1,22 +1,18 @@
 //! The Anthropic Messages dialect.
 //!
-//! Translation:
+//! - `client_request` reads a client's request;
+//! - [`client_stream`] writes a reply for a client, [`client_reply`] its errors and keep-alives;
+//! - `upstream_request` writes a request for a provider, `messages` its conversation;
+//! - [`upstream_reply`] reads a provider's reply, `errors` its errors;
+//! - [`refusal`] recognises errors about thinking;
+//! - [`model_card`] is the model list.
 //!
-//! - `client_request`: reads a client's request;
-//! - `upstream_request`, `upstream_messages`: write a request for a provider;
-//! - [`upstream_reply`], `upstream_parts`, `errors`: read a provider's reply or error;
-//! - [`client_stream`]: writes a reply for a client, streamed or whole;
-//! - [`client_reply`]: errors and keep-alives for clients;
-//! - [`model_card`]: the model list.
+//! Passthrough, where client and provider both speak this dialect:
 //!
-//! Passthrough:
-//!
-//! - [`outline`]: the spans of the parts of a request;
-//! - [`settings`]: reads the settings of a request;
-//! - [`rewrite`]: edits a request;
-//! - [`prefix`]: the conversation prefix of a thinking block;
-//! - [`refusal`]: recognises errors about thinking;
-//! - `inject`: keep-alives and errors in a reply.
+//! - [`outline`] finds the parts of a request;
+//! - [`settings`] reads its settings;
+//! - [`rewrite`] edits it;
+//! - [`prefix`] hashes the conversation before a thinking block.
 
 use serde_json::Value;
 use throughline_canonical::{Amount, Delta, Effort, Event, Fault, Loss, Lossy, Request};
@@ -35,18 +31,13 @@ pub mod client_reply;
 mod client_request;
 pub mod client_stream;
 mod errors;
-mod inject;
 pub mod model_card;
-pub mod outline;
-pub mod prefix;
-pub mod refusal;
-pub mod rewrite;
-mod schema;
-pub mod settings;
-mod upstream_messages;
-mod upstream_parts;
+mod passthrough;
 pub mod upstream_reply;
 mod upstream_request;
+
+pub use errors::refusal;
+pub use passthrough::{outline, prefix, rewrite, settings};
 
 /// Enables interleaved thinking on older models with manual thinking.
 pub const BETA_INTERLEAVED: &str = "interleaved-thinking-2025-05-14";

@@ -9,8 +9,8 @@ use throughline_canonical::{
     Request, Source, Usage,
 };
 
-use super::contents::{call_into, text_part};
 use super::grounding::Grounding;
+use super::upstream_request::contents::{call_into, text_part};
 use super::{EXTRA_FRAMING, NAME, REFUSALS, REFUSED, counts_tokens, errors, quote_into};
 use crate::dialects::{ReplyIdentity, ReplyWriter};
 use crate::json::{Kind, escape, validate};

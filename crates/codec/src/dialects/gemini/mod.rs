@@ -1,20 +1,13 @@
 //! The Gemini dialect (`generateContent`).
 //!
-//! - [`client_request`]: reads a client's request; [`parts`]: the parts of its contents;
-//!   [`settings`]: its settings;
-//! - [`client_reply`]: writes a reply, streamed as events or as one growing list, or whole;
-//! - [`upstream_request`]: writes a request to a provider; [`contents`]: its conversation;
-//! - [`upstream_reply`]: reads a provider's reply; [`chunk`]: one chunk of it; [`objects`]: chunks
-//!   without events around them; [`partial_arguments`]: calls in pieces; [`cumulative`]: providers
-//!   that repeat the answer; `repeats`: calls that are sent twice; `usage`: token counts;
-//!   `finish_reason`: finish reasons;
-//! - `grounding`: citations, both ways;
+//! - `client_request` reads a client's request, `client_reply` writes the reply: streamed as events or
+//!   as one growing list, or whole;
+//! - `upstream_request` writes a request for a provider, `upstream_reply` reads the reply;
+//! - `passthrough`: requests and replies that pass through;
+//! - `grounding`, `errors`: citations and errors, both ways;
 //! - [`address`]: the model and the method in the path;
-//! - [`names`]: members in either spelling;
-//! - [`schema`]: the provider's schemas as JSON Schema;
-//! - [`errors`]: errors, both ways;
-//! - [`model_card`]: the model list;
-//! - `outline`, `inject`: requests and replies that pass through.
+//! - `names`: members in either spelling;
+//! - [`model_card`]: the model list.
 
 use serde_json::Value;
 use throughline_canonical::{Event, Fault, Loss, Lossy, Request};
@@ -34,27 +27,15 @@ use crate::json::{Kind, escape, validate};
 use address::Method;
 
 pub mod address;
-pub mod chunk;
 pub mod client_reply;
 pub mod client_request;
-pub mod contents;
-pub mod cumulative;
 pub mod errors;
-mod finish_reason;
 mod grounding;
-mod inject;
 pub mod model_card;
 pub mod names;
-pub mod objects;
-mod outline;
-pub mod partial_arguments;
-pub mod parts;
-mod repeats;
-pub mod schema;
-pub mod settings;
+mod passthrough;
 pub mod upstream_reply;
 pub mod upstream_request;
-mod usage;
 
 #[cfg(test)]
 mod tests;

@@ -1,6 +1,6 @@
 //! The simplest format: a canonical request, and a reply of JSON lines. No provider speaks it.
 //!
-//! - `client_reply`: writes the lines of a reply; `client_whole`: writes a whole reply.
+//! - `client_reply` writes the lines of a reply, or a whole reply.
 
 use serde_json::json;
 use throughline_canonical::{Event, Fault, Loss, Lossy, Request};
@@ -10,7 +10,6 @@ use crate::dialects::shared::{canonical_request, fault_status};
 use crate::dialects::{ClientDialect, Operation, ReplyIdentity, ReplyWriter, RequestParts};
 
 mod client_reply;
-mod client_whole;
 
 #[cfg(test)]
 mod tests;

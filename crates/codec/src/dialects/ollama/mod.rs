@@ -1,12 +1,10 @@
-//! Ollama's own dialect: `/api/chat`, and `/api/generate` for single prompts. Replies are lines of
-//! JSON, the arguments of calls are objects, and nothing is signed.
+//! Ollama's own dialect: `/api/chat`, and `/api/generate` for single prompts. Replies are lines of JSON,
+//! the arguments of calls are objects, and nothing is signed.
 //!
-//! - `client_request` and `client_messages`: read a client's request;
-//! - `client_reply`: writes the reply for a client, in lines or whole;
-//! - `upstream_request` and `upstream_messages`: write a request for a provider;
-//! - `upstream_reply`: reads a provider's reply;
-//! - [`model_card`]: the model list, both ways;
-//! - `errors`: errors, both ways; `timestamp`: the time of a reply.
+//! - `client_request` reads a client's request, `client_reply` writes the reply;
+//! - `upstream_request` writes a request for a provider, `upstream_reply` reads the reply;
+//! - [`model_card`], `errors`: the model list and errors, both ways;
+//! - `timestamp`: the time of a reply.
 //!
 //! Servers of this dialect may send raw model output, which must be parsed. So replies are always
 //! translated and never pass through.
@@ -23,13 +21,11 @@ use crate::dialects::{
     RequestParts, Target, UpstreamDialect,
 };
 
-mod client_messages;
 mod client_reply;
 mod client_request;
 mod errors;
 pub mod model_card;
 mod timestamp;
-mod upstream_messages;
 mod upstream_reply;
 mod upstream_request;
 

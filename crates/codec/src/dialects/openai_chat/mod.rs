@@ -1,16 +1,12 @@
 //! The OpenAI Chat Completions dialect, and the many servers with their own extensions of it.
 //!
 //! - [`variants`]: the differences between servers, one row each;
-//! - `client_request` and `client_messages`: read a client's request;
-//! - `client_reply`: writes a streamed reply, with `client_calls` for its calls; `client_whole`:
-//!   writes a whole reply; `form`: what the client wants to see;
-//! - `annotations`: citations, both ways;
-//! - `upstream_request` and `upstream_messages`: write a request for a provider;
-//! - `upstream_reply`: reads a provider's reply; `chunk`: one chunk of it; `details`: its
-//!   structured reasoning; `calls`: its tool calls;
+//! - `client_request` reads a client's request, `client_reply` writes the reply;
+//! - `upstream_request` writes a request for a provider, `upstream_reply` reads the reply;
+//! - `passthrough`: requests and replies that pass through;
+//! - `annotations`, `usage`, `errors`: citations, token counts and errors, both ways;
 //! - `detail_meta`: the data that OpenRouter wants back with reasoning;
-//! - `usage`: token counts, both ways; `errors`: errors, both ways;
-//! - `outline`, `complete`, `inject`: requests and replies that pass through; `ids`: call ids.
+//! - `custom_tools`, `ids`: custom tools and call ids.
 
 use serde_json::Value;
 use throughline_canonical::{BlockStart, Delta, Event, Fault, Loss, Lossy, Request};
@@ -28,23 +24,13 @@ use crate::dialects::{
 };
 
 mod annotations;
-mod calls;
-mod chunk;
-mod client_calls;
-mod client_messages;
 mod client_reply;
 mod client_request;
-mod client_whole;
-mod complete;
 mod custom_tools;
 mod detail_meta;
-mod details;
 mod errors;
-mod form;
 mod ids;
-mod inject;
-mod outline;
-mod upstream_messages;
+mod passthrough;
 mod upstream_reply;
 mod upstream_request;
 mod usage;

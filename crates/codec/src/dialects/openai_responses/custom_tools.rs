@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::client_items;
+use super::client_request::items;
 use crate::dialects::shared::custom_tools::{CustomToolFormat, FreeCall, FreeTool, text};
 
 /// The format of this dialect.
@@ -20,7 +20,7 @@ pub(super) const CALLS: CustomToolFormat = CustomToolFormat {
         })
     },
     result: |item| match item["type"] == "custom_tool_call_output" {
-        true => client_items::read_result(item),
+        true => items::read_result(item),
         false => None,
     },
     write,

@@ -1,40 +1,24 @@
 //! OpenAI's Responses API: a conversation is a list of items, and so is a reply.
 //!
-//! - `client_request`: reads the settings of a client's request;
-//! - `client_items`: reads its conversation;
-//! - `client_reply`: writes a reply for a client, streamed or whole;
-//! - `reply_items`: the items of that reply;
-//! - `annotations`: citations, both ways;
-//! - `response`: the response object around the items;
-//! - `upstream_request`: writes a request for a provider;
-//! - `upstream_items`: writes its conversation;
-//! - `upstream_reply`: reads a provider's reply, streamed or whole;
-//! - `output_items`: tracks its open items and their blocks;
-//! - `item_parts`: one item as spans;
-//! - `errors`: errors, both ways;
-//! - `outline`, `inject`: requests and replies that pass through;
+//! - `client_request` reads a client's request, `client_reply` writes the reply;
+//! - `upstream_request` writes a request for a provider, `upstream_reply` reads the reply;
+//! - `passthrough`: requests and replies that pass through;
+//! - `annotations`, `errors`: citations and errors, both ways;
+//! - `custom_tools`: tools with free-text input;
 //! - [`state`]: requests that refer to stored responses.
 //!
-//! The reader and writer are stateless: the conversation store resolves stored responses before a
+//! Readers and writers are stateless: the conversation store resolves stored responses before a
 //! request is written.
 
 mod annotations;
-mod client_items;
 mod client_reply;
 mod client_request;
 mod custom_tools;
 mod errors;
-mod inject;
-mod item_parts;
-mod outline;
-mod output_items;
-mod repeated;
-mod reply_items;
-mod response;
+mod passthrough;
 pub mod state;
 #[cfg(test)]
 mod tests;
-mod upstream_items;
 mod upstream_reply;
 mod upstream_request;
 

@@ -1,10 +1,8 @@
-//! The AI SDK's UI message stream: the requests of `useChat` and the chunks it reads. No provider
-//! speaks it.
+//! The AI SDK's UI message stream: the requests of `useChat` and the chunks it reads. No provider speaks
+//! it.
 //!
-//! - `client_request`: reads a front end's request; `client_messages`: its messages; `tool_parts`:
-//!   calls and results in them;
-//! - `metadata`: values in `providerMetadata`, both ways;
-//! - `client_reply`: writes the chunks of a reply; `step`: the open parts of it.
+//! - `client_request` reads a front end's request, `client_reply` writes the chunks of the reply;
+//! - `metadata`: values in `providerMetadata`, both ways.
 
 use throughline_canonical::{Event, Fault, Loss, Lossy, Request};
 
@@ -13,12 +11,9 @@ use crate::dialects::shared::losses::lost_part;
 use crate::dialects::shared::members::remove_own;
 use crate::dialects::{ClientDialect, Operation, ReplyIdentity, ReplyWriter, RequestParts};
 
-mod client_messages;
 mod client_reply;
 mod client_request;
 mod metadata;
-mod step;
-mod tool_parts;
 
 #[cfg(test)]
 mod tests;
