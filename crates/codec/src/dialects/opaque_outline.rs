@@ -245,7 +245,7 @@ impl OpaquePart {
 
 impl OpaqueOutline {
     /// Records a message of the model.
-    pub(super) fn spoke(&mut self, at: usize) {
+    pub(super) fn add_assistant(&mut self, at: usize) {
         self.has_assistant = true;
         self.said.push(at);
     }
@@ -264,7 +264,7 @@ impl OpaqueOutline {
     }
 
     /// Records a list or an object. Its container must be recorded first.
-    pub(super) fn hold(
+    pub(super) fn add_container(
         &mut self,
         parts: Vec<Span>,
         within: Option<Part>,
@@ -275,13 +275,13 @@ impl OpaqueOutline {
     }
 
     /// Records the id of a call.
-    pub(super) fn called(&mut self, id: Option<&Member<'_>>) {
+    pub(super) fn add_call_id(&mut self, id: Option<&Member<'_>>) {
         let id = id.filter(|id| id.is_text());
         self.calls.extend(id.map(|id| id.value.clone()));
     }
 
     /// Records a message that contains nothing but opaque parts.
-    pub(super) fn bare(&mut self, bare: Bare) {
+    pub(super) fn add_bare_message(&mut self, bare: Bare) {
         self.bare.push(bare);
     }
 

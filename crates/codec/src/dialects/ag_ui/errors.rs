@@ -8,13 +8,13 @@ use crate::json::ObjectWriter;
 pub(super) fn write(fault: &Fault) -> (u16, Vec<u8>) {
     let mut body = Vec::new();
     let mut event = ObjectWriter::new(&mut body);
-    say(fault, &mut event);
+    write_members(fault, &mut event);
     event.end();
     (words(fault.kind).0, body)
 }
 
 /// Writes the members of an error.
-pub(super) fn say(fault: &Fault, event: &mut ObjectWriter<'_>) {
+pub(super) fn write_members(fault: &Fault, event: &mut ObjectWriter<'_>) {
     event
         .text("type", "RUN_ERROR")
         .text("message", &fault.message)

@@ -17,7 +17,7 @@ const PREFIX: &str = "approval_";
 
 /// A call of this run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Called {
+pub(super) struct RunCall {
     pub(super) id: String,
     pub(super) name: String,
     /// Whether it needs approval.
@@ -28,7 +28,7 @@ pub(super) struct Called {
 
 /// An answer that became a tool result.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Answered {
+pub(super) struct AnsweredCall {
     pub(super) call: String,
     pub(super) content: String,
 }
@@ -46,7 +46,7 @@ pub(super) fn needs_approval(tool: &Node<'_>) -> Result<bool, Fault> {
 }
 
 /// Writes the outcome of a run with interrupts.
-pub(super) fn tell(calls: &[Called], outcome: &mut ObjectWriter<'_>) {
+pub(super) fn write_outcome(calls: &[RunCall], outcome: &mut ObjectWriter<'_>) {
     let waiting = calls.iter().filter(|call| call.waits);
     let interrupts: Value = waiting
         .map(|call| {
@@ -74,7 +74,7 @@ pub(super) fn tell(calls: &[Called], outcome: &mut ObjectWriter<'_>) {
 pub(super) fn resume(
     entries: &Node<'_>,
     messages: &mut Vec<Message>,
-) -> Result<Vec<Answered>, Fault> {
+) -> Result<Vec<AnsweredCall>, Fault> {
     let mut answered = Vec::new();
     let places = places(messages);
     let mut results = results(messages);
@@ -116,9 +116,9 @@ pub(super) fn resume(
             content: vec![Block::text(&*content)],
             is_error,
         });
-        answered.push(Answered { call: call.to_owned(), content });
+        answered.push(AnsweredCall { call: call.to_owned(), content });
     }
-    put(made, messages);
+    insert_results(made, messages);
     Ok(answered)
 }
 
@@ -183,7 +183,7 @@ pub(super) fn results(messages: &[Message]) -> HashSet<String> {
 }
 
 /// Inserts results after the messages of their calls, and after other results there.
-pub(super) fn put(made: BTreeMap<usize, Vec<Block>>, messages: &mut Vec<Message>) {
+pub(super) fn insert_results(made: BTreeMap<usize, Vec<Block>>, messages: &mut Vec<Message>) {
     let mut rest = std::mem::take(messages).into_iter().enumerate().peekable();
     let mut made = made.into_iter().peekable();
     while let Some((place, message)) = rest.next() {

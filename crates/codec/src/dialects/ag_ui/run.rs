@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use throughline_canonical::{EndDetails, EndReason, Fault, Request, Usage};
 
 use super::client_reply::frames::event;
-use super::interrupts::{self, Answered, Called};
+use super::interrupts::{self, AnsweredCall, RunCall};
 use super::{NAME, errors};
 use crate::dialects::ReplyIdentity;
 use crate::json::{ObjectWriter, quote_bytes};
@@ -24,11 +24,11 @@ pub(super) struct Run {
     pub(super) parent: Option<String>,
     /// Whether the client supports version 1.0.
     pub(super) modern: bool,
-    pub(super) reasoning: Form,
+    pub(super) reasoning: ReasoningForm,
     /// Tools whose calls need approval.
     pub(super) approvals: BTreeSet<String>,
     /// Answers to earlier interrupts that the client has no messages for yet.
-    pub(super) answered: Vec<Answered>,
+    pub(super) answered: Vec<AnsweredCall>,
     /// The application's state, unchanged.
     pub(super) state: Option<Value>,
     /// The conversation, unchanged, if the client asks for snapshots.
@@ -40,7 +40,7 @@ pub(super) struct Run {
 /// The kind of events that carry reasoning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Form {
+pub(super) enum ReasoningForm {
     /// `REASONING_*`, with encrypted values that come back.
     #[default]
     Reasoning,
@@ -50,7 +50,7 @@ pub(super) enum Form {
     None,
 }
 
-impl Form {
+impl ReasoningForm {
     /// Parses the name of a form.
     pub(super) fn read(word: &str) -> Option<Self> {
         match word {
@@ -117,7 +117,7 @@ impl Run {
     pub(super) fn finish(
         &self,
         (reason, details): (&EndReason, &EndDetails),
-        calls: &[Called],
+        calls: &[RunCall],
         (usage, model): (&Usage, &str),
         out: &mut Vec<u8>,
     ) {
@@ -145,26 +145,26 @@ impl Run {
             }
             let mut outcome = event.object("outcome");
             if interrupted {
-                interrupts::tell(calls, &mut outcome);
+                interrupts::write_outcome(calls, &mut outcome);
             } else {
                 outcome.text("type", "success");
                 if !calls.is_empty() {
-                    tell_pending(calls, outcome.key("pendingToolCallIds"));
+                    write_pending(calls, outcome.key("pendingToolCallIds"));
                 }
             }
             outcome.end();
-            tell_usage(usage, model, event);
+            write_usage(usage, model, event);
         });
     }
 
     /// Ends the run with an error. No event follows.
     pub(super) fn fail(&self, fault: &Fault, (usage, model): (&Usage, &str), out: &mut Vec<u8>) {
         event(out, |event| {
-            errors::say(fault, event);
+            errors::write_members(fault, event);
             if !self.modern {
                 return;
             }
-            tell_usage(usage, model, event);
+            write_usage(usage, model, event);
             if let Some(seconds) = fault.retry_after {
                 event.object("metadata").count("retryAfter", seconds).end();
             }
@@ -183,7 +183,7 @@ fn snapshot(kind: &str, member: &str, value: &Value, out: &mut Vec<u8>) {
     });
 }
 
-fn tell_pending(calls: &[Called], out: &mut Vec<u8>) {
+fn write_pending(calls: &[RunCall], out: &mut Vec<u8>) {
     out.push(b'[');
     for (number, call) in calls.iter().enumerate() {
         if number > 0 {
@@ -210,7 +210,7 @@ fn finish_word(reason: &EndReason, called: bool) -> &str {
 }
 
 /// Writes token counts: totals and their parts. Unknown counts are omitted.
-fn tell_usage(usage: &Usage, model: &str, event: &mut ObjectWriter<'_>) {
+fn write_usage(usage: &Usage, model: &str, event: &mut ObjectWriter<'_>) {
     if *usage == Usage::default() {
         return;
     }
@@ -231,7 +231,7 @@ fn tell_usage(usage: &Usage, model: &str, event: &mut ObjectWriter<'_>) {
         ("cacheWriteInputTokens", usage.cache_write),
     ] {
         if let Some(count) = count {
-            entry.count(name, count.min(MOST));
+            entry.count(name, count.min(MAX_SAFE_INTEGER));
         }
     }
     entry.end();
@@ -239,7 +239,7 @@ fn tell_usage(usage: &Usage, model: &str, event: &mut ObjectWriter<'_>) {
 }
 
 /// The largest integer that JavaScript represents exactly.
-const MOST: u64 = (1 << 53) - 1;
+const MAX_SAFE_INTEGER: u64 = (1 << 53) - 1;
 
 /// The sum of the known counts; `None` if none is known.
 fn total(counts: &[Option<u64>]) -> Option<u64> {

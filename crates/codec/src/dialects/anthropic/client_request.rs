@@ -8,7 +8,7 @@ use throughline_canonical::{
     Show, Source, Tool, ToolChoice,
 };
 
-use super::{EFFORTS, NAME, lose};
+use super::{EFFORTS, NAME, record};
 use crate::dialects::RequestParts;
 use crate::json::{Cursor, JsonError, Kind, Node, Span, each_member, read_object, slice};
 
@@ -35,8 +35,10 @@ pub(super) const KNOWN: &[&str] = &[
 pub(super) fn read(asked: &RequestParts<'_>) -> Result<Lossy<Request>, Fault> {
     let body = read_object(asked.body)?;
     let root = Node::dotted(&body);
-    let mut reading =
-        Reading { inputs: inputs(asked.body).unwrap_or_default(), ..Reading::default() };
+    let mut reading = RequestReader {
+        inputs: inputs(asked.body).unwrap_or_default(),
+        ..RequestReader::default()
+    };
     let mut request = Request {
         model: root.need("model")?.text()?.to_owned(),
         max_tokens: root.get("max_tokens").map(|node| node.count()).transpose()?,
@@ -86,7 +88,7 @@ pub(super) fn read(asked: &RequestParts<'_>) -> Result<Lossy<Request>, Fault> {
 
 /// State while a request is read.
 #[derive(Default)]
-struct Reading {
+struct RequestReader {
     losses: Vec<Loss>,
     extra: Map<String, Value>,
     /// The effort of the last message that names one. It applies from there on.
@@ -96,7 +98,7 @@ struct Reading {
     inputs: HashMap<(usize, usize), Span>,
 }
 
-impl Reading {
+impl RequestReader {
     fn system(&mut self, node: &Node<'_>) -> Result<Vec<String>, Fault> {
         let mut texts = Vec::new();
         for block in self.content(node)? {
@@ -136,9 +138,9 @@ impl Reading {
             if let Some(effort) = config.get("effort") {
                 self.effort = Some(read_effort(&effort)?);
             }
-            self.left_over(&config, &["effort"]);
+            self.report_unknown(&config, &["effort"]);
         }
-        self.left_over(node, &["role", "content", "output_config"]);
+        self.report_unknown(node, &["role", "content", "output_config"]);
         Ok(message)
     }
 
@@ -213,7 +215,7 @@ impl Reading {
             },
             _ => return Ok(opaque(node)),
         };
-        self.left_over(node, known);
+        self.report_unknown(node, known);
         Ok(block)
     }
 
@@ -231,7 +233,7 @@ impl Reading {
             parameters: schema.value().clone(),
             strict: flag(node.get("strict"))?,
         };
-        self.left_over(node, &["name", "description", "input_schema", "strict"]);
+        self.report_unknown(node, &["name", "description", "input_schema", "strict"]);
         Ok(tool)
     }
 
@@ -246,7 +248,7 @@ impl Reading {
             other => return Err(none_of(&kind, other, &["auto", "any", "tool", "none"])),
         };
         let single = flag(node.get("disable_parallel_tool_use"))?;
-        self.left_over(node, &["name", "disable_parallel_tool_use"]);
+        self.report_unknown(node, &["name", "disable_parallel_tool_use"]);
         Ok((choice, single.map(|single| !single)))
     }
 
@@ -286,7 +288,7 @@ impl Reading {
             "json_schema" => {
                 let schema = node.need("schema")?;
                 schema.object()?;
-                self.left_over(node, &["schema"]);
+                self.report_unknown(node, &["schema"]);
                 Ok(Output::Schema { name: None, schema: schema.value().clone(), strict: None })
             }
             other => Err(none_of(&kind, other, &["json_schema"])),
@@ -360,7 +362,7 @@ impl Reading {
     }
 
     /// Reports the unknown members of a known block.
-    fn left_over(&mut self, node: &Node<'_>, known: &[&str]) {
+    fn report_unknown(&mut self, node: &Node<'_>, known: &[&str]) {
         let Value::Object(members) = node.value() else {
             return;
         };
@@ -386,7 +388,7 @@ impl Reading {
                 _ => "member",
             };
             let reason = "no_word";
-            lose(&mut self.losses, Loss::PartOmitted { part: part.into(), reason });
+            record(&mut self.losses, Loss::PartOmitted { part: part.into(), reason });
         }
     }
 }

@@ -22,17 +22,17 @@ pub struct StreamWriter {
     id: String,
     model: String,
     usage: Usage,
-    state: State,
+    state: Progress,
     /// Index of the next block.
     next: u32,
     /// The block that is being written, then the blocks that wait for it.
-    open: VecDeque<Open>,
+    open: VecDeque<OpenBlock>,
     called: bool,
     details: EndDetails,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum Progress {
     /// The message has not started. It waits for the first block, because many providers report the
     /// input tokens in between.
     Fresh,
@@ -42,10 +42,10 @@ enum State {
 
 /// A block that has started and not ended.
 #[derive(Debug)]
-struct Open {
+struct OpenBlock {
     /// Its index in the incoming events.
     number: u32,
-    kind: Kind,
+    kind: BlockKind,
     /// The JSON that starts it, without the index.
     start: Vec<u8>,
     /// The JSON before the text of each delta; empty until the block is written.
@@ -60,7 +60,7 @@ struct Open {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum BlockKind {
     Text,
     Thinking,
     Redacted,
@@ -78,7 +78,7 @@ impl StreamWriter {
             id: format!("msg_{}", identity.id),
             model: model.to_owned(),
             usage: Usage::default(),
-            state: State::Fresh,
+            state: Progress::Fresh,
             next: 0,
             open: VecDeque::new(),
             called: false,
@@ -87,10 +87,10 @@ impl StreamWriter {
     }
 
     fn begin(&mut self, out: &mut Vec<u8>) {
-        if self.state != State::Fresh {
+        if self.state != Progress::Fresh {
             return;
         }
-        self.state = State::Begun;
+        self.state = Progress::Begun;
         open_event("message_start", out);
         out.extend_from_slice(br#","message":"#);
         let mut message = self.message(out);
@@ -120,7 +120,7 @@ impl StreamWriter {
             BlockStart::Text { text } | BlockStart::Refusal { text } => {
                 waiting.push_str(text);
                 ObjectWriter::new(&mut start).text("type", "text").text("text", "").end();
-                Kind::Text
+                BlockKind::Text
             }
             BlockStart::Thinking { text, signature } => {
                 waiting.push_str(text);
@@ -130,11 +130,11 @@ impl StreamWriter {
                     .text("thinking", "")
                     .text("signature", "")
                     .end();
-                Kind::Thinking
+                BlockKind::Thinking
             }
             BlockStart::Redacted { data } => {
                 write_redacted(&mut start, data);
-                Kind::Redacted
+                BlockKind::Redacted
             }
             BlockStart::ToolCall { id, name } => {
                 self.called = true;
@@ -144,12 +144,12 @@ impl StreamWriter {
                     .text("name", name)
                     .raw("input", b"{}")
                     .end();
-                Kind::ToolCall
+                BlockKind::ToolCall
             }
-            BlockStart::Opaque { dialect, .. } if dialect == NAME => Kind::Opaque,
-            BlockStart::Opaque { .. } => Kind::Unknown,
+            BlockStart::Opaque { dialect, .. } if dialect == NAME => BlockKind::Opaque,
+            BlockStart::Opaque { .. } => BlockKind::Unknown,
         };
-        self.open.push_back(Open {
+        self.open.push_back(OpenBlock {
             number,
             kind,
             start,
@@ -169,17 +169,17 @@ impl StreamWriter {
             return;
         };
         let more = match (open.kind, delta) {
-            (Kind::Text, Delta::Text(more))
+            (BlockKind::Text, Delta::Text(more))
             // Providers may send plain text inside a reasoning block.
-            | (Kind::Thinking, Delta::Thinking(more) | Delta::Text(more))
-            | (Kind::ToolCall, Delta::ToolArguments(more)) => more,
-            (Kind::Thinking, Delta::Signature(signature)) => {
+            | (BlockKind::Thinking, Delta::Thinking(more) | Delta::Text(more))
+            | (BlockKind::ToolCall, Delta::ToolArguments(more)) => more,
+            (BlockKind::Thinking, Delta::Signature(signature)) => {
                 // Clients keep the last signature, so it is sent once, at the end.
                 open.signature.clear();
                 open.signature.push_str(signature);
                 return;
             }
-            (Kind::Text, Delta::Citation(citation)) => {
+            (BlockKind::Text, Delta::Citation(citation)) => {
                 if let Some(own) = citation.written_by(NAME) {
                     let mut written = br#"{"type":"citations_delta","citation":"#.to_vec();
                     written.extend_from_slice(own.to_string().as_bytes());
@@ -189,7 +189,7 @@ impl StreamWriter {
                 }
                 return;
             }
-            (Kind::Opaque, Delta::Opaque(more)) => {
+            (BlockKind::Opaque, Delta::Opaque(more)) => {
                 open.waiting.push_str(more);
                 return;
             }
@@ -215,7 +215,7 @@ impl StreamWriter {
     /// Writes as much as possible: the first block, and the next ones after it is complete.
     fn proceed(&mut self, out: &mut Vec<u8>) {
         while let Some(open) = self.open.front_mut() {
-            if open.kind == Kind::Opaque {
+            if open.kind == BlockKind::Opaque {
                 if !open.ended {
                     return;
                 }
@@ -224,9 +224,9 @@ impl StreamWriter {
             // Providers reject empty text blocks that clients send back, so the block waits for
             // text.
             let writes = match open.kind {
-                Kind::Text => !open.waiting.is_empty(),
-                Kind::Opaque => !open.start.is_empty(),
-                Kind::Unknown => false,
+                BlockKind::Text => !open.waiting.is_empty(),
+                BlockKind::Opaque => !open.start.is_empty(),
+                BlockKind::Unknown => false,
                 _ => true,
             };
             if open.head.is_empty() && writes {
@@ -257,7 +257,7 @@ impl StreamWriter {
     }
 
     fn fail(&mut self, fault: &Fault, out: &mut Vec<u8>) {
-        self.state = State::Ended;
+        self.state = Progress::Ended;
         out.extend_from_slice(&error_event(fault, None));
     }
 
@@ -290,13 +290,13 @@ impl StreamWriter {
         out.extend_from_slice(b"}\n\n");
         open_event("message_stop", out);
         out.extend_from_slice(b"}\n\n");
-        self.state = State::Ended;
+        self.state = Progress::Ended;
     }
 }
 
 impl ReplyWriter for StreamWriter {
     fn push(&mut self, event: &Event<'_>, out: &mut Vec<u8>) {
-        if self.state == State::Ended {
+        if self.state == Progress::Ended {
             return;
         }
         match event {
@@ -314,7 +314,7 @@ impl ReplyWriter for StreamWriter {
     }
 
     fn keep_alive(&mut self, out: &mut Vec<u8>) {
-        if self.state != State::Ended {
+        if self.state != Progress::Ended {
             out.extend_from_slice(PING);
         }
     }
@@ -347,7 +347,7 @@ impl ReplyWriter for StreamWriter {
     }
 }
 
-impl Open {
+impl OpenBlock {
     /// Builds the start of a block from its complete JSON. The input of a call follows as a delta,
     /// because some clients read it only there.
     fn settle(&mut self) {
@@ -367,8 +367,8 @@ impl Open {
 
     fn begin(&mut self, index: u32, out: &mut Vec<u8>) {
         let delta: &[u8] = match self.kind {
-            Kind::Text => br#"{"type":"text_delta","text":""#,
-            Kind::Thinking => br#"{"type":"thinking_delta","thinking":""#,
+            BlockKind::Text => br#"{"type":"text_delta","text":""#,
+            BlockKind::Thinking => br#"{"type":"thinking_delta","thinking":""#,
             _ => br#"{"type":"input_json_delta","partial_json":""#,
         };
         open_event("content_block_delta", &mut self.head);

@@ -51,7 +51,7 @@ pub const NAME: &str = names::ANTHROPIC;
 
 const PATH: &str = "/v1/messages";
 /// The longest tool name.
-const LONGEST_NAME: usize = 128;
+const MAX_TOOL_NAME: usize = 128;
 const PATH_COUNT: &str = "/v1/messages/count_tokens";
 /// Members that a request for a token count may have.
 const COUNTED: &[&str] =
@@ -60,11 +60,6 @@ const COUNTED: &[&str] =
 /// The effort levels of this dialect.
 const EFFORTS: [Effort; 5] =
     [Effort::Low, Effort::Medium, Effort::High, Effort::XHigh, Effort::Max];
-
-/// The longest event of a stream.
-const LONGEST_EVENT: usize = 16 << 20;
-/// The longest whole reply.
-const LONGEST_REPLY: usize = 64 << 20;
 
 /// The dialect, by way of canonical values.
 #[derive(Clone, Copy, Debug)]
@@ -129,8 +124,8 @@ impl UpstreamDialect for Anthropic {
 
     fn reply_reader(&self, _: &Target<'_>, streamed: bool) -> Box<dyn ReplyReader> {
         Box::new(match streamed {
-            true => upstream_reply::ReplyReader::events(LONGEST_EVENT).complete(),
-            false => upstream_reply::ReplyReader::whole(LONGEST_REPLY).complete(),
+            true => upstream_reply::ReplyReader::events(MAX_EVENT_BYTES).complete(),
+            false => upstream_reply::ReplyReader::whole(MAX_REPLY_BYTES).complete(),
         })
     }
 
@@ -139,7 +134,7 @@ impl UpstreamDialect for Anthropic {
     }
 
     fn max_tool_name(&self, _: &str, name: &str) -> Option<usize> {
-        (!is_plain_name(name, LONGEST_NAME)).then_some(LONGEST_NAME)
+        (!is_plain_name(name, MAX_TOOL_NAME)).then_some(MAX_TOOL_NAME)
     }
 
     fn refusal(&self, status: u16, body: &[u8]) -> Option<Refusal> {
@@ -209,7 +204,7 @@ pub fn interleave(request: &Request, outgoing: &mut Outgoing) {
 }
 
 /// Records a loss unless it is there already.
-fn lose(losses: &mut Vec<Loss>, loss: Loss) {
+fn record(losses: &mut Vec<Loss>, loss: Loss) {
     if !losses.contains(&loss) {
         losses.push(loss);
     }

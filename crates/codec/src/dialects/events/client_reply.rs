@@ -58,7 +58,7 @@ impl Writer {
     }
 
     /// Whether the client may and wants to see the event.
-    fn is_told(&mut self, event: &Event<'_>) -> bool {
+    fn is_visible(&mut self, event: &Event<'_>) -> bool {
         match event {
             Event::BlockStarted { index, block } => {
                 self.untold.retain(|untold| untold != index);
@@ -104,7 +104,7 @@ fn write_words(event: &Event<'_>, out: &mut Vec<u8>) -> bool {
 
 impl ReplyWriter for Writer {
     fn push(&mut self, event: &Event<'_>, out: &mut Vec<u8>) {
-        if self.ended || !self.is_told(event) {
+        if self.ended || !self.is_visible(event) {
             return;
         }
         let name = match event {

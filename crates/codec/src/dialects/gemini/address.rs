@@ -41,13 +41,15 @@ pub fn read(path: &str) -> Result<(String, Method), Fault> {
         .into_iter()
         .find(|method| method.word() == word)
         .ok_or_else(|| wrong(&format!("`{word}` is no method that is served")))?;
-    let model = if let Some(model) = behind(resource, "models/") {
+    let model = if let Some(model) = after_collection(resource, "models/") {
         model.to_owned()
     } else {
         // Tuned models and endpoints keep the name of their collection.
         COLLECTIONS
             .into_iter()
-            .find_map(|collection| Some(format!("{collection}{}", behind(resource, collection)?)))
+            .find_map(|collection| {
+                Some(format!("{collection}{}", after_collection(resource, collection)?))
+            })
             .ok_or_else(|| wrong("names no model"))?
     };
     let model = decode(&model);
@@ -58,7 +60,7 @@ pub fn read(path: &str) -> Result<(String, Method), Fault> {
 }
 
 /// The text after the name of a collection, at the start of a path segment.
-fn behind<'a>(resource: &'a str, collection: &str) -> Option<&'a str> {
+fn after_collection<'a>(resource: &'a str, collection: &str) -> Option<&'a str> {
     if let Some(rest) = resource.strip_prefix(collection) {
         return Some(rest);
     }

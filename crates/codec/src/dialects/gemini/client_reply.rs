@@ -33,7 +33,7 @@ pub struct Writer {
     piece: String,
     framing: Framing,
     counts_tokens: bool,
-    open: Vec<(u32, Open)>,
+    open: Vec<(u32, OpenBlock)>,
     usage: Usage,
     /// Number of bytes of the answer so far, and its sources.
     said: usize,
@@ -55,7 +55,7 @@ enum Framing {
 }
 
 #[derive(Debug)]
-enum Open {
+enum OpenBlock {
     Text {
         signature: String,
         /// All of it: sources refer to bytes of the text.
@@ -159,7 +159,7 @@ impl Writer {
                 self.text(text, false, out);
                 let before = self.said;
                 self.said += text.len();
-                Open::Text {
+                OpenBlock::Text {
                     signature: String::new(),
                     text: text.clone().into_owned(),
                     before,
@@ -168,7 +168,7 @@ impl Writer {
             }
             BlockStart::Thinking { text, signature } => {
                 self.text(text, true, out);
-                Open::Thinking { signature: signature.clone().into_owned() }
+                OpenBlock::Thinking { signature: signature.clone().into_owned() }
             }
             // Its data is sent as a signature, so that it comes back.
             BlockStart::Redacted { data } => {
@@ -176,14 +176,14 @@ impl Writer {
                 self.thought = true;
                 return;
             }
-            BlockStart::ToolCall { id, name } => Open::Call {
+            BlockStart::ToolCall { id, name } => OpenBlock::Call {
                 id: id.clone().into_owned(),
                 name: name.clone().into_owned(),
                 arguments: String::new(),
                 signature: String::new(),
             },
             BlockStart::Opaque { dialect, .. } => {
-                Open::Opaque { own: dialect == NAME, value: String::new() }
+                OpenBlock::Opaque { own: dialect == NAME, value: String::new() }
             }
         };
         self.open.push((index, open));
@@ -195,29 +195,31 @@ impl Writer {
             return;
         };
         match (open, delta) {
-            (Open::Text { text, .. }, Delta::Text(more)) => {
+            (OpenBlock::Text { text, .. }, Delta::Text(more)) => {
                 text.push_str(more);
                 self.said += more.len();
                 self.text(more, false, out);
             }
-            (Open::Text { citations, .. }, Delta::Citation(citation)) => {
+            (OpenBlock::Text { citations, .. }, Delta::Citation(citation)) => {
                 citations.push((**citation).clone());
             }
             // Providers may send plain text inside a reasoning block.
-            (Open::Thinking { .. }, Delta::Thinking(text) | Delta::Text(text)) => {
+            (OpenBlock::Thinking { .. }, Delta::Thinking(text) | Delta::Text(text)) => {
                 self.text(text, true, out);
             }
-            (Open::Call { arguments, .. }, Delta::ToolArguments(more)) => arguments.push_str(more),
+            (OpenBlock::Call { arguments, .. }, Delta::ToolArguments(more)) => {
+                arguments.push_str(more)
+            }
             (
-                Open::Text { signature, .. }
-                | Open::Thinking { signature }
-                | Open::Call { signature, .. },
+                OpenBlock::Text { signature, .. }
+                | OpenBlock::Thinking { signature }
+                | OpenBlock::Call { signature, .. },
                 Delta::Signature(mark),
             ) => {
                 signature.clear();
                 signature.push_str(mark);
             }
-            (Open::Opaque { own: true, value }, Delta::Opaque(more)) => value.push_str(more),
+            (OpenBlock::Opaque { own: true, value }, Delta::Opaque(more)) => value.push_str(more),
             _ => {}
         }
     }
@@ -230,24 +232,24 @@ impl Writer {
         self.write_end(&open, out);
     }
 
-    fn write_end(&mut self, open: &Open, out: &mut Vec<u8>) {
+    fn write_end(&mut self, open: &OpenBlock, out: &mut Vec<u8>) {
         let mut part = String::new();
-        if let Open::Text { text, before, citations, .. } = open
+        if let OpenBlock::Text { text, before, citations, .. } = open
             && !citations.is_empty()
         {
             self.grounding.add(text, *before, citations);
         }
         match open {
-            Open::Text { signature, .. } if !signature.is_empty() => {
+            OpenBlock::Text { signature, .. } if !signature.is_empty() => {
                 part = text_part("", Some(signature), false);
             }
-            Open::Thinking { signature } if !signature.is_empty() => {
+            OpenBlock::Thinking { signature } if !signature.is_empty() => {
                 part = text_part("", Some(signature), true);
             }
-            Open::Call { id, name, arguments, signature } => {
+            OpenBlock::Call { id, name, arguments, signature } => {
                 call_into(id, name, arguments, Some(signature), &mut part);
             }
-            Open::Opaque { value, .. } if is_object(value) => {
+            OpenBlock::Opaque { value, .. } if is_object(value) => {
                 part = value.replace(['\n', '\r'], " ");
             }
             _ => {}

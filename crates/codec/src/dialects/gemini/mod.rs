@@ -13,7 +13,6 @@ use serde_json::Value;
 use throughline_canonical::{Event, Fault, Loss, Lossy, Request};
 
 use super::passthrough::Passthrough;
-use crate::dialects::shared::GEMINI;
 use crate::dialects::shared::key_header::bearer;
 use crate::dialects::shared::losses::lost_part;
 use crate::dialects::shared::members::{read_count, remove_own};
@@ -58,7 +57,7 @@ const REFUSALS: [&str; 7] = [
 pub const NAME: &str = GEMINI;
 
 /// The longest tool name.
-const LONGEST_NAME: usize = 64;
+const MAX_TOOL_NAME: usize = 64;
 
 /// In `extra`: the framing of a streamed reply. Absent for events, `"json"` for one growing list.
 pub const EXTRA_FRAMING: &str = "alt";
@@ -159,8 +158,8 @@ impl UpstreamDialect for Gemini {
         let takes = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.:".contains(&byte);
         let begins = |first: char| first.is_ascii_alphabetic() || first == '_';
         let good =
-            name.len() <= LONGEST_NAME && name.starts_with(begins) && name.bytes().all(takes);
-        (!good).then_some(LONGEST_NAME)
+            name.len() <= MAX_TOOL_NAME && name.starts_with(begins) && name.bytes().all(takes);
+        (!good).then_some(MAX_TOOL_NAME)
     }
 
     fn refusal(&self, status: u16, body: &[u8]) -> Option<Refusal> {
@@ -236,7 +235,7 @@ pub(crate) fn counts_tokens(request: &Request) -> bool {
 }
 
 /// Records a loss unless it is there already.
-pub(crate) fn tell(losses: &mut Vec<Loss>, loss: Loss) {
+pub(crate) fn record(losses: &mut Vec<Loss>, loss: Loss) {
     if !losses.contains(&loss) {
         losses.push(loss);
     }
@@ -244,12 +243,12 @@ pub(crate) fn tell(losses: &mut Vec<Loss>, loss: Loss) {
 
 /// Records an omitted part.
 pub(crate) fn omit(losses: &mut Vec<Loss>, part: &'static str, reason: &'static str) {
-    tell(losses, Loss::PartOmitted { part: part.into(), reason });
+    record(losses, Loss::PartOmitted { part: part.into(), reason });
 }
 
 /// Records an adapted setting.
 pub(crate) fn adapt(losses: &mut Vec<Loss>, setting: &'static str, reason: &'static str) {
-    tell(losses, Loss::SettingAdapted { setting, reason });
+    record(losses, Loss::SettingAdapted { setting, reason });
 }
 
 /// Appends a JSON string.

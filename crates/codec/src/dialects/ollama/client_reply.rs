@@ -17,8 +17,8 @@ pub(super) struct Writer {
     /// The model name and the time, which start every line.
     head: Vec<u8>,
     /// The form of its lines.
-    form: &'static Form,
-    blocks: Vec<(u32, Open)>,
+    form: &'static LineForm,
+    blocks: Vec<(u32, OpenBlock)>,
     /// Number of calls so far.
     called: usize,
     usage: Usage,
@@ -26,7 +26,7 @@ pub(super) struct Writer {
 }
 
 /// The kind of an open block.
-enum Open {
+enum OpenBlock {
     Text,
     Thinking,
     /// Calls are sent complete, so they are collected first.
@@ -40,36 +40,36 @@ enum Open {
 
 /// The JSON around the text of a line.
 #[derive(Debug)]
-struct Form {
+struct LineForm {
     text: (&'static [u8], &'static [u8]),
     thinking: (&'static [u8], &'static [u8]),
     /// A line without text, up to `done`.
     nothing: &'static [u8],
     /// The form of a whole reply.
-    whole: Whole,
+    whole: WholeForm,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Whole {
+enum WholeForm {
     Message,
     Response,
 }
 
-static CHAT: Form = Form {
+static CHAT: LineForm = LineForm {
     text: (b"\"message\":{\"role\":\"assistant\",\"content\":\"", b"\"},\"done\":false}\n"),
     thinking: (
         b"\"message\":{\"role\":\"assistant\",\"content\":\"\",\"thinking\":\"",
         b"\"},\"done\":false}\n",
     ),
     nothing: b"\"message\":{\"role\":\"assistant\",\"content\":\"\"}",
-    whole: Whole::Message,
+    whole: WholeForm::Message,
 };
 
-static GENERATE: Form = Form {
+static GENERATE: LineForm = LineForm {
     text: (b"\"response\":\"", b"\",\"done\":false}\n"),
     thinking: (b"\"response\":\"\",\"thinking\":\"", b"\",\"done\":false}\n"),
     nothing: b"\"response\":\"\"",
-    whole: Whole::Response,
+    whole: WholeForm::Response,
 };
 
 impl Writer {
@@ -109,22 +109,22 @@ impl Writer {
         let open = match block {
             BlockStart::Text { text } | BlockStart::Refusal { text } => {
                 self.line(self.form.text, text, out);
-                Open::Text
+                OpenBlock::Text
             }
             BlockStart::Thinking { text, .. } => {
                 self.line(self.form.thinking, text, out);
-                Open::Thinking
+                OpenBlock::Thinking
             }
             BlockStart::Redacted { .. } => {
                 self.line(self.form.thinking, NOTICE, out);
-                Open::Other
+                OpenBlock::Other
             }
-            BlockStart::ToolCall { id, name } => Open::Call {
+            BlockStart::ToolCall { id, name } => OpenBlock::Call {
                 id: id.clone().into_owned(),
                 name: name.clone().into_owned(),
                 arguments: String::new(),
             },
-            BlockStart::Opaque { .. } => Open::Other,
+            BlockStart::Opaque { .. } => OpenBlock::Other,
         };
         self.blocks.push((index, open));
     }
@@ -135,12 +135,14 @@ impl Writer {
             return;
         };
         match (open, delta) {
-            (Open::Text, Delta::Text(text)) => self.line(self.form.text, text, out),
+            (OpenBlock::Text, Delta::Text(text)) => self.line(self.form.text, text, out),
             // Providers may send plain text inside a reasoning block.
-            (Open::Thinking, Delta::Thinking(text) | Delta::Text(text)) => {
+            (OpenBlock::Thinking, Delta::Thinking(text) | Delta::Text(text)) => {
                 self.line(self.form.thinking, text, out);
             }
-            (Open::Call { arguments, .. }, Delta::ToolArguments(more)) => arguments.push_str(more),
+            (OpenBlock::Call { arguments, .. }, Delta::ToolArguments(more)) => {
+                arguments.push_str(more)
+            }
             _ => {}
         }
     }
@@ -150,11 +152,11 @@ impl Writer {
         let Some(place) = place else {
             return;
         };
-        if let (_, Open::Call { id, name, arguments }) = self.blocks.remove(place) {
+        if let (_, OpenBlock::Call { id, name, arguments }) = self.blocks.remove(place) {
             let number = self.called;
             self.called += 1;
             // `/api/generate` has no tools.
-            if self.form.whole == Whole::Message {
+            if self.form.whole == WholeForm::Message {
                 out.extend_from_slice(&self.head);
                 out.extend_from_slice(
                     b"\"message\":{\"role\":\"assistant\",\"content\":\"\",\"tool_calls\":[",
@@ -290,8 +292,8 @@ impl ReplyWriter for Writer {
             }
         };
         match self.form.whole {
-            Whole::Response => said(&mut out, "response"),
-            Whole::Message => {
+            WholeForm::Response => said(&mut out, "response"),
+            WholeForm::Message => {
                 out.extend_from_slice(b"\"message\":{\"role\":\"assistant\",");
                 said(&mut out, "content");
                 if called > 0 {

@@ -34,7 +34,7 @@ pub(super) fn read(answer: &Value) -> Vec<ModelCard> {
 }
 
 /// Reads the description of a model.
-fn told(model: &Value) -> ModelCard {
+fn read_card(model: &Value) -> ModelCard {
     let able = model.get("capabilities").and_then(Value::as_array);
     let context = model.get("model_info").and_then(Value::as_object).and_then(|info| {
         let mut lengths = info.iter();

@@ -13,17 +13,13 @@ use crate::json::{
     text,
 };
 
-/// The longest line of a stream, and the longest whole reply.
-const LINE_LIMIT: usize = 16 << 20;
-const WHOLE_LIMIT: usize = 64 << 20;
-
 /// More calls than any model makes at once.
-const MOST_CALLS: usize = 4096;
+const MAX_CALLS: usize = 4096;
 
 /// Reads one reply.
 pub(super) struct Reader {
     framing: Framing,
-    state: State,
+    state: ReaderState,
 }
 
 enum Framing {
@@ -37,10 +33,10 @@ impl Reader {
     pub(super) fn new(streamed: bool) -> Self {
         Self {
             framing: match streamed {
-                true => Framing::Lines(Lines::new(LINE_LIMIT)),
+                true => Framing::Lines(Lines::new(MAX_EVENT_BYTES)),
                 false => Framing::Whole(Vec::new()),
             },
-            state: State::default(),
+            state: ReaderState::default(),
         }
     }
 }
@@ -56,7 +52,7 @@ impl ReplyReader for Reader {
                 lines.push(bytes, |line| state.line(line, out));
                 lines.skips()
             }
-            Framing::Whole(all) if all.len() + bytes.len() > WHOLE_LIMIT => {
+            Framing::Whole(all) if all.len() + bytes.len() > MAX_REPLY_BYTES => {
                 *all = Vec::new();
                 true
             }
@@ -89,7 +85,7 @@ impl ReplyReader for Reader {
 
 /// The growing block. Calls arrive complete.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Open {
+enum OpenBlock {
     #[default]
     Nothing,
     Text(u32),
@@ -98,11 +94,11 @@ enum Open {
 
 /// The state of the reader.
 #[derive(Debug, Default)]
-struct State {
+struct ReaderState {
     started: bool,
     /// The index of the next block.
     next: u32,
-    open: Open,
+    open: OpenBlock,
     called: usize,
     ended: bool,
 }
@@ -171,7 +167,7 @@ impl Line {
     }
 }
 
-impl State {
+impl ReaderState {
     fn line(&mut self, json: &[u8], out: &mut dyn FnMut(Event<'_>)) {
         if self.ended {
             return;
@@ -194,8 +190,8 @@ impl State {
             self.started = true;
             out(Event::MessageStarted { id: "".into(), model: found_text(json, &line.model) });
         }
-        self.grow(found_text(json, &line.thinking), true, out);
-        self.grow(found_text(json, &line.content), false, out);
+        self.emit_text(found_text(json, &line.thinking), true, out);
+        self.emit_text(found_text(json, &line.content), false, out);
         if let Some((_, calls)) = &line.tool_calls {
             self.calls(json, calls, out)?;
         }
@@ -218,21 +214,21 @@ impl State {
     }
 
     /// Emits text. An empty text neither grows nor ends a block.
-    fn grow(&mut self, words: Cow<'_, str>, thinks: bool, out: &mut dyn FnMut(Event<'_>)) {
+    fn emit_text(&mut self, words: Cow<'_, str>, thinks: bool, out: &mut dyn FnMut(Event<'_>)) {
         if words.is_empty() {
             return;
         }
         let index = match (self.open, thinks) {
-            (Open::Thinking(index), true) | (Open::Text(index), false) => index,
+            (OpenBlock::Thinking(index), true) | (OpenBlock::Text(index), false) => index,
             _ => {
                 self.close(out);
                 let index = self.begin();
                 let (open, block) = match thinks {
                     true => (
-                        Open::Thinking(index),
+                        OpenBlock::Thinking(index),
                         BlockStart::Thinking { text: "".into(), signature: "".into() },
                     ),
-                    false => (Open::Text(index), BlockStart::Text { text: "".into() }),
+                    false => (OpenBlock::Text(index), BlockStart::Text { text: "".into() }),
                 };
                 self.open = open;
                 out(Event::BlockStarted { index, block });
@@ -254,11 +250,11 @@ impl State {
     ) -> Result<(), JsonError> {
         let mut found = Vec::new();
         each_element(json, calls.start, |kind, span| {
-            if kind == Kind::Object && found.len() <= MOST_CALLS {
+            if kind == Kind::Object && found.len() <= MAX_CALLS {
                 found.push(span);
             }
         })?;
-        if self.called + found.len() > MOST_CALLS {
+        if self.called + found.len() > MAX_CALLS {
             let message = "the reply holds too many tool calls";
             self.fail(Fault::new(FaultKind::Unreachable, message), out);
             return Ok(());
@@ -315,8 +311,8 @@ impl State {
 
     fn close(&mut self, out: &mut dyn FnMut(Event<'_>)) {
         match std::mem::take(&mut self.open) {
-            Open::Nothing => {}
-            Open::Text(index) | Open::Thinking(index) => out(Event::BlockEnded { index }),
+            OpenBlock::Nothing => {}
+            OpenBlock::Text(index) | OpenBlock::Thinking(index) => out(Event::BlockEnded { index }),
         }
     }
 

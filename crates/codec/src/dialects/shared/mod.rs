@@ -11,6 +11,7 @@ pub(crate) mod frontend_settings;
 pub(crate) mod hidden_reasoning;
 pub(crate) mod keep_alive;
 pub(crate) mod key_header;
+pub(crate) mod limits;
 pub(crate) mod losses;
 pub(crate) mod media;
 pub(crate) mod members;

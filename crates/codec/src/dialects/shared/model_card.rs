@@ -27,7 +27,7 @@ pub struct ModelCard {
     pub efforts: Vec<Effort>,
 }
 
-const LONGEST_PAGE: usize = 1000;
+const MAX_PAGE: usize = 1000;
 
 /// Reads the page size from the query; unlimited if absent.
 pub(crate) fn page_length(query: &str, name: &str, least: usize) -> Result<usize, Fault> {
@@ -35,10 +35,8 @@ pub(crate) fn page_length(query: &str, name: &str, least: usize) -> Result<usize
         return Ok(usize::MAX);
     };
     match value.parse::<usize>() {
-        Ok(count) if count >= least => Ok(count.min(LONGEST_PAGE)),
-        _ => Err(Fault::invalid(format!(
-            "{name}: expected a whole number {least} to {LONGEST_PAGE}"
-        ))),
+        Ok(count) if count >= least => Ok(count.min(MAX_PAGE)),
+        _ => Err(Fault::invalid(format!("{name}: expected a whole number {least} to {MAX_PAGE}"))),
     }
 }
 

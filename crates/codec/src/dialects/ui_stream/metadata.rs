@@ -4,7 +4,7 @@ use crate::json::{Node, quote_bytes};
 
 /// A value that the provider wants back with a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Mark<'a> {
+pub(super) enum ProviderValue<'a> {
     /// A signature.
     Signature(&'a str),
     /// Encrypted reasoning.
@@ -29,29 +29,29 @@ const SIGNATURES: &[(&str, &str)] = &[
 const ENCRYPTED: &[(&str, &str)] = &[(OURS, REDACTED), ("anthropic", "redactedData")];
 
 /// Reads the value from a member of a part.
-pub(super) fn read<'a>(part: &Node<'a>, member: &str) -> Option<Mark<'a>> {
+pub(super) fn read<'a>(part: &Node<'a>, member: &str) -> Option<ProviderValue<'a>> {
     let metadata = part.value().get(member)?;
     let find = |places: &[(&str, &str)]| {
         let text = |(provider, name): &(&str, &str)| metadata.get(provider)?.get(name)?.as_str();
         places.iter().filter_map(text).find(|text| !text.is_empty())
     };
-    let redacted = find(ENCRYPTED).map(Mark::Redacted);
-    redacted.or_else(|| find(SIGNATURES).map(Mark::Signature))
+    let redacted = find(ENCRYPTED).map(ProviderValue::Redacted);
+    redacted.or_else(|| find(SIGNATURES).map(ProviderValue::Signature))
 }
 
 /// Reads the signature from a member of a part.
 pub(super) fn signature(part: &Node<'_>, member: &str) -> Option<String> {
     match read(part, member)? {
-        Mark::Signature(text) => Some(text.to_owned()),
-        Mark::Redacted(_) => None,
+        ProviderValue::Signature(text) => Some(text.to_owned()),
+        ProviderValue::Redacted(_) => None,
     }
 }
 
 /// Writes the metadata member of a chunk, with a comma before it.
-pub(super) fn write(mark: Mark<'_>, out: &mut Vec<u8>) {
+pub(super) fn write(mark: ProviderValue<'_>, out: &mut Vec<u8>) {
     let (name, text) = match mark {
-        Mark::Signature(text) => (SIGNATURE, text),
-        Mark::Redacted(text) => (REDACTED, text),
+        ProviderValue::Signature(text) => (SIGNATURE, text),
+        ProviderValue::Redacted(text) => (REDACTED, text),
     };
     out.extend_from_slice(b",\"providerMetadata\":{\"");
     out.extend_from_slice(OURS.as_bytes());

@@ -40,10 +40,10 @@ impl Activity {
                 replaced("/for", within),
                 replaced("/elapsedSeconds", seconds),
             ]);
-            self.tell("ACTIVITY_DELTA", "patch", &patch, out);
+            self.write("ACTIVITY_DELTA", "patch", &patch, out);
         } else {
             let content = json!({"status": "waiting", "for": within, "elapsedSeconds": seconds});
-            self.tell("ACTIVITY_SNAPSHOT", "content", &content, out);
+            self.write("ACTIVITY_SNAPSHOT", "content", &content, out);
         }
     }
 
@@ -51,10 +51,10 @@ impl Activity {
     pub(super) fn go_on(&mut self, out: &mut Vec<u8>) {
         self.waits = false;
         let patch = json!([replaced("/status", "done")]);
-        self.tell("ACTIVITY_DELTA", "patch", &patch, out);
+        self.write("ACTIVITY_DELTA", "patch", &patch, out);
     }
 
-    fn tell(&self, kind: &str, member: &str, value: &Value, out: &mut Vec<u8>) {
+    fn write(&self, kind: &str, member: &str, value: &Value, out: &mut Vec<u8>) {
         event(out, |event: &mut ObjectWriter<'_>| {
             event
                 .text("type", kind)

@@ -12,8 +12,8 @@ use throughline_canonical::{
 
 use self::activity::Activity;
 use self::frames::{About, border, delta, event};
-use super::interrupts::Called;
-use super::run::{Form, Run};
+use super::interrupts::RunCall;
+use super::run::{ReasoningForm, Run};
 use super::{METADATA, REDACTED, REFUSAL};
 use crate::dialects::shared::hidden_reasoning::NOTICE;
 use crate::dialects::shared::keep_alive;
@@ -33,14 +33,14 @@ pub(super) struct Writer {
     model: String,
     /// Whether the client wants no reasoning text.
     hidden: bool,
-    open: Vec<Open>,
+    open: Vec<OpenBlock>,
     /// Number of messages so far.
     messages: usize,
     /// The message that calls belong to.
     assistant: Option<String>,
-    calls: Vec<Called>,
+    calls: Vec<RunCall>,
     /// A call that ended without arguments. The next event shows whether it was cut.
-    held: Option<Open>,
+    held: Option<OpenBlock>,
     /// Number of blocks in the single reasoning of the old events.
     thinking: usize,
     usage: Usage,
@@ -52,9 +52,9 @@ pub(super) struct Writer {
 
 /// An open block.
 #[derive(Debug)]
-struct Open {
+struct OpenBlock {
     index: u32,
-    kind: Kind,
+    kind: BlockKind,
     /// The id of its message, or of the call as escaped JSON.
     id: String,
     /// Whether its start was written; for a call, whether it has arguments.
@@ -68,7 +68,7 @@ struct Open {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum BlockKind {
     Text,
     Refusal,
     Thinking,
@@ -122,20 +122,20 @@ impl Writer {
             self.begin_text(place, out);
         }
         let (kind, id, signature) = match block {
-            BlockStart::Text { .. } => (Kind::Text, String::new(), ""),
-            BlockStart::Refusal { .. } => (Kind::Refusal, String::new(), ""),
+            BlockStart::Text { .. } => (BlockKind::Text, String::new(), ""),
+            BlockStart::Refusal { .. } => (BlockKind::Refusal, String::new(), ""),
             BlockStart::Thinking { signature, .. } => {
                 let id = self.begin_reasoning("reasoning_", out);
-                (Kind::Thinking, id, &**signature)
+                (BlockKind::Thinking, id, &**signature)
             }
             BlockStart::Redacted { data } => {
                 self.redacted(data, out);
-                (Kind::Other, String::new(), "")
+                (BlockKind::Other, String::new(), "")
             }
-            BlockStart::ToolCall { id, name } => (Kind::Call, self.call(id, name, out), ""),
-            BlockStart::Opaque { .. } => (Kind::Other, String::new(), ""),
+            BlockStart::ToolCall { id, name } => (BlockKind::Call, self.call(id, name, out), ""),
+            BlockStart::Opaque { .. } => (BlockKind::Other, String::new(), ""),
         };
-        self.open.push(Open {
+        self.open.push(OpenBlock {
             index,
             kind,
             id,
@@ -158,14 +158,14 @@ impl Writer {
             return;
         }
         match self.open.get(place).map(|block| block.kind) {
-            Some(Kind::Text | Kind::Refusal) => {
+            Some(BlockKind::Text | BlockKind::Refusal) => {
                 self.begin_text(place, out);
                 if let Some(block) = self.open.get(place) {
                     delta("TEXT_MESSAGE_CONTENT", About::Message(&block.id), text, out);
                 }
             }
-            Some(Kind::Thinking) if !self.hidden => self.think(place, text, out),
-            Some(Kind::Call) => {
+            Some(BlockKind::Thinking) if !self.hidden => self.think(place, text, out),
+            Some(BlockKind::Call) => {
                 if let Some(block) = self.open.get_mut(place) {
                     block.begun = true;
                     block.arguments.push(text.as_bytes());
@@ -179,9 +179,11 @@ impl Writer {
     /// Starts the message of a text unless it has started.
     fn begin_text(&mut self, place: usize, out: &mut Vec<u8>) {
         let refuses = match self.open.get(place) {
-            Some(Open { kind: kind @ (Kind::Text | Kind::Refusal), begun: false, .. }) => {
-                *kind == Kind::Refusal
-            }
+            Some(OpenBlock {
+                kind: kind @ (BlockKind::Text | BlockKind::Refusal),
+                begun: false,
+                ..
+            }) => *kind == BlockKind::Refusal,
             _ => return,
         };
         let id = self.message_id("message_");
@@ -205,7 +207,7 @@ impl Writer {
     /// Starts a reasoning message. Later output belongs to a new assistant message.
     fn begin_reasoning(&mut self, kind: &str, out: &mut Vec<u8>) -> String {
         self.assistant = None;
-        if self.run.reasoning != Form::Reasoning {
+        if self.run.reasoning != ReasoningForm::Reasoning {
             return String::new();
         }
         let id = self.message_id(kind);
@@ -227,7 +229,7 @@ impl Writer {
 
     /// Writes the encrypted value of a message or call, which must be known to the client by now.
     fn seal(&self, subtype: &str, id: &str, mark: &str, out: &mut Vec<u8>) {
-        if mark.is_empty() || self.run.reasoning != Form::Reasoning {
+        if mark.is_empty() || self.run.reasoning != ReasoningForm::Reasoning {
             return;
         }
         event(out, |event| {
@@ -241,31 +243,31 @@ impl Writer {
     fn redacted(&mut self, data: &str, out: &mut Vec<u8>) {
         let id = self.begin_reasoning(REDACTED, out);
         match self.run.reasoning {
-            Form::Reasoning => self.end_reasoning(&id, data, out),
-            Form::Thinking if !self.hidden => {
+            ReasoningForm::Reasoning => self.end_reasoning(&id, data, out),
+            ReasoningForm::Thinking if !self.hidden => {
                 self.begin_thinking(out);
                 delta("THINKING_TEXT_MESSAGE_CONTENT", About::Thinking, NOTICE, out);
                 self.end_thinking(out);
             }
-            Form::Thinking | Form::None => {}
+            ReasoningForm::Thinking | ReasoningForm::None => {}
         }
     }
 
     fn think(&mut self, place: usize, text: &str, out: &mut Vec<u8>) {
         match self.run.reasoning {
-            Form::Reasoning => {
+            ReasoningForm::Reasoning => {
                 if let Some(block) = self.open.get(place) {
                     delta("REASONING_MESSAGE_CONTENT", About::Message(&block.id), text, out);
                 }
             }
-            Form::Thinking => {
+            ReasoningForm::Thinking => {
                 let block = self.open.get_mut(place);
                 if block.is_some_and(|block| !std::mem::replace(&mut block.begun, true)) {
                     self.begin_thinking(out);
                 }
                 delta("THINKING_TEXT_MESSAGE_CONTENT", About::Thinking, text, out);
             }
-            Form::None => {}
+            ReasoningForm::None => {}
         }
     }
 
@@ -300,7 +302,7 @@ impl Writer {
                 .text("parentMessageId", &parent);
         });
         self.assistant = Some(parent);
-        self.calls.push(Called {
+        self.calls.push(RunCall {
             id: id.to_owned(),
             name: name.to_owned(),
             waits: self.run.approvals.contains(name),
@@ -312,7 +314,7 @@ impl Writer {
     }
 
     /// Ends a call. `cut` means that it ended before its arguments started.
-    fn end_call(&mut self, block: &Open, cut: bool, out: &mut Vec<u8>) {
+    fn end_call(&mut self, block: &OpenBlock, cut: bool, out: &mut Vec<u8>) {
         let empty = !block.begun && !cut;
         if empty {
             // A call without arguments has an empty object.
@@ -341,16 +343,16 @@ impl Writer {
         };
         match (block.kind, delta) {
             (_, Delta::Signature(mark)) => mark.as_ref().clone_into(&mut block.signature),
-            (Kind::Text | Kind::Refusal, Delta::Text(text))
+            (BlockKind::Text | BlockKind::Refusal, Delta::Text(text))
             // Providers may send plain text inside a reasoning block.
-            | (Kind::Thinking, Delta::Thinking(text) | Delta::Text(text))
-            | (Kind::Call, Delta::ToolArguments(text)) => self.grow(place, text, out),
+            | (BlockKind::Thinking, Delta::Thinking(text) | Delta::Text(text))
+            | (BlockKind::Call, Delta::ToolArguments(text)) => self.grow(place, text, out),
             _ => {}
         }
     }
 
     fn stop(&mut self, place: usize, out: &mut Vec<u8>) {
-        let sealed = self.run.reasoning == Form::Reasoning;
+        let sealed = self.run.reasoning == ReasoningForm::Reasoning;
         if self.open.get(place).is_some_and(|block| sealed && !block.signature.is_empty()) {
             // An empty text may have a signature.
             self.begin_text(place, out);
@@ -360,13 +362,13 @@ impl Writer {
         }
         let block = self.open.remove(place);
         match block.kind {
-            Kind::Text | Kind::Refusal if block.begun => {
+            BlockKind::Text | BlockKind::Refusal if block.begun => {
                 border("TEXT_MESSAGE_END", About::Message(&block.id), out);
                 self.seal("message", &block.id, &block.signature, out);
             }
-            Kind::Thinking if sealed => self.end_reasoning(&block.id, &block.signature, out),
-            Kind::Thinking if block.begun => self.end_thinking(out),
-            Kind::Call => {
+            BlockKind::Thinking if sealed => self.end_reasoning(&block.id, &block.signature, out),
+            BlockKind::Thinking if block.begun => self.end_thinking(out),
+            BlockKind::Call => {
                 self.release(None, out);
                 if block.begun {
                     self.end_call(&block, false, out);
@@ -409,10 +411,10 @@ impl Writer {
     /// What the provider is writing.
     fn within(&self) -> &'static str {
         match self.open.last().map(|block| block.kind) {
-            Some(Kind::Thinking) => "reasoning",
-            Some(Kind::Text | Kind::Refusal) => "text",
-            Some(Kind::Call) => "tool_call",
-            Some(Kind::Other) | None => "answer",
+            Some(BlockKind::Thinking) => "reasoning",
+            Some(BlockKind::Text | BlockKind::Refusal) => "text",
+            Some(BlockKind::Call) => "tool_call",
+            Some(BlockKind::Other) | None => "answer",
         }
     }
 }

@@ -39,13 +39,13 @@ impl Conversation {
                 if self.messages.is_empty() {
                     self.system.push(text);
                 } else {
-                    self.say(Role::System, vec![Block::text(text)]);
+                    self.push_message(Role::System, vec![Block::text(text)]);
                 }
             }
             "user" => {
                 self.omit(message, &["content"]);
                 let content = content::read(&message.need("content")?)?;
-                self.say(Role::User, content);
+                self.push_message(Role::User, content);
             }
             "assistant" => {
                 self.omit(message, &["content", "toolCalls", "encryptedValue"]);
@@ -73,7 +73,7 @@ impl Conversation {
         Ok(())
     }
 
-    fn say(&mut self, role: Role, content: Vec<Block>) {
+    fn write_members(&mut self, role: Role, content: Vec<Block>) {
         self.messages.push(Message { role, content });
     }
 
@@ -82,7 +82,7 @@ impl Conversation {
         match self.messages.last_mut() {
             Some(message) if message.role == Role::Assistant => message.content.extend(content),
             _ if content.is_empty() => {}
-            _ => self.say(Role::Assistant, content),
+            _ => self.push_message(Role::Assistant, content),
         }
     }
 
@@ -91,7 +91,7 @@ impl Conversation {
         self.in_results = true;
         match self.messages.last_mut() {
             Some(message) if joins => message.content.push(result),
-            _ => self.say(Role::User, vec![result]),
+            _ => self.push_message(Role::User, vec![result]),
         }
     }
 

@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 use throughline_canonical::{Fault, Loss, Lossy, Request, Tool};
 
 use self::messages::{Conversation, filled};
-use super::run::{Form, Run};
+use super::run::{ReasoningForm, Run};
 use super::{interrupts, pinned};
 use crate::dialects::RequestParts;
 use crate::dialects::shared::fields::string;
@@ -93,16 +93,16 @@ pub(super) fn read(asked: &RequestParts<'_>) -> Result<Lossy<Request>, Fault> {
 }
 
 /// The kind of reasoning events: from the query, else from the age of the client.
-fn read_form(query: &str, modern: bool) -> Result<Form, Fault> {
+fn read_form(query: &str, modern: bool) -> Result<ReasoningForm, Fault> {
     let wish = query.split('&').find_map(|pair| pair.strip_prefix("reasoning="));
     match wish {
-        Some(word) => Form::read(word).ok_or_else(|| {
+        Some(word) => ReasoningForm::read(word).ok_or_else(|| {
             Fault::invalid(format!(
                 "`?reasoning={word}` is not known; it may be `reasoning`, `thinking` or `none`"
             ))
         }),
-        None if modern => Ok(Form::Reasoning),
-        None => Ok(Form::Thinking),
+        None if modern => Ok(ReasoningForm::Reasoning),
+        None => Ok(ReasoningForm::Thinking),
     }
 }
 

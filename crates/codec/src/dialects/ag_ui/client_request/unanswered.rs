@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use throughline_canonical::{Block, Loss, Message};
 
-use super::super::interrupts::{put, results};
+use super::super::interrupts::{insert_results, results};
 use crate::dialects::shared::losses::{missing_result, unfinished_call};
 use crate::json::OneLine;
 
@@ -38,7 +38,7 @@ pub(super) fn settle(messages: &mut Vec<Message>, losses: &mut Vec<Loss>) {
         }
     }
     if !made.is_empty() {
-        put(made, messages);
+        insert_results(made, messages);
     }
 }
 

@@ -36,14 +36,14 @@ impl Passthrough for Anthropic {
     }
 
     fn injector(&self) -> Box<dyn StreamInjector> {
-        Box::new(Words)
+        Box::new(Injector)
     }
 }
 
 #[derive(Debug)]
-struct Words;
+struct Injector;
 
-impl StreamInjector for Words {
+impl StreamInjector for Injector {
     fn keep_alive(&self) -> Vec<u8> {
         PING.to_vec()
     }

@@ -172,10 +172,10 @@ pub fn close_loop(edits: &mut Edits, body: &[u8], outline: &Outline, from: usize
             let told = match block.kind {
                 BlockKind::ToolUse => {
                     calls += 1;
-                    tell(body, &block.span, "Called tool", "name", "input")
+                    describe(body, &block.span, "Called tool", "name", "input")
                 }
                 BlockKind::ToolResult => {
-                    tell(body, &block.span, "Result of", "tool_use_id", "content")
+                    describe(body, &block.span, "Result of", "tool_use_id", "content")
                 }
                 _ => continue,
             };
@@ -193,7 +193,7 @@ fn text_block(text: &str) -> Vec<u8> {
 }
 
 /// One line about a call or a result: its name, then its value.
-fn tell(body: &[u8], block: &Span, what: &str, name: &str, value: &str) -> String {
+fn describe(body: &[u8], block: &Span, what: &str, name: &str, value: &str) -> String {
     let (mut which, mut told) = (Cow::default(), Cow::default());
     let checked = each_member(body, block.start, |key, kind, span| {
         let value_text = match kind {

@@ -3,9 +3,8 @@
 
 use throughline_canonical::{Request, Tool};
 
-use super::super::client_request;
 use super::super::upstream_request::{self, BETWEEN_TOOLS};
-use super::super::{NAME, PATH_COUNT};
+use super::super::{NAME, PATH_COUNT, client_request};
 use super::outline::Outline;
 use crate::dialects::{RequestParts, Target};
 use crate::json::{Span, each_member, slice};

@@ -3,8 +3,8 @@
 use throughline_canonical::{BlockStart, Delta, EndReason, Event, Fault, FaultKind};
 
 use self::parts::{
-    Begun, end_reason, explain_end, read_block, read_delta, read_usage, tell_citations,
-    tell_members, tell_opaque, transformed,
+    StartedBlock, emit_citations, emit_members, emit_opaque, end_reason, explain_end, read_block,
+    read_delta, read_usage, transformed,
 };
 use super::errors::read_error;
 use crate::framing::sse::{Frame, Framer};
@@ -41,12 +41,12 @@ struct Progress {
     /// deltas follow.
     input: Option<(u32, String)>,
     /// The open opaque block.
-    opaque: Option<Unnamed>,
+    opaque: Option<OpaqueBlock>,
 }
 
 /// A block that the vocabulary has no type for. Its JSON is emitted as it arrives.
 #[derive(Clone, Copy, Debug)]
-struct Unnamed {
+struct OpaqueBlock {
     index: u32,
     /// Whether its input is being emitted.
     input: bool,
@@ -169,7 +169,7 @@ fn read_frame(frame: Frame<'_>, progress: &mut Progress, out: &mut impl FnMut(Ev
         return;
     }
     if let Some((index, delta)) = read_usual_delta(frame.data) {
-        tell_delta(index, delta, progress, out);
+        emit_delta(index, delta, progress, out);
         return;
     }
     // Malformed data affects only its own event, unless the loss would go unnoticed.
@@ -179,7 +179,7 @@ fn read_frame(frame: Frame<'_>, progress: &mut Progress, out: &mut impl FnMut(Ev
     }
 }
 
-fn tell_delta(
+fn emit_delta(
     index: u32,
     delta: Delta<'_>,
     progress: &mut Progress,
@@ -193,9 +193,9 @@ fn tell_delta(
             && !more.is_empty()
         {
             if !std::mem::replace(&mut block.input, true) {
-                tell_opaque(index, ",\"input\":".into(), out);
+                emit_opaque(index, ",\"input\":".into(), out);
             }
-            tell_opaque(index, more, out);
+            emit_opaque(index, more, out);
         }
         return;
     }
@@ -264,35 +264,35 @@ fn read_event(
     })?;
     match (kind, body) {
         (b"content_block_delta", Some(delta)) => match read_delta(data, &delta)? {
-            Some(delta) => tell_delta(index, delta, progress, out),
+            Some(delta) => emit_delta(index, delta, progress, out),
             None => {
                 let open = progress.opaque.filter(|open| open.index == index && !open.input);
                 if open.is_some() {
-                    tell_members(data, &delta, index, out)?;
+                    emit_members(data, &delta, index, out)?;
                 }
             }
         },
         (b"content_block_start", Some(span)) => {
-            let Begun { block, input, citations } = read_block(data, &span)?;
+            let StartedBlock { block, input, citations } = read_block(data, &span)?;
             progress.opaque = None;
             if let BlockStart::Opaque { .. } = block {
-                progress.opaque = Some(Unnamed { index, input: false });
+                progress.opaque = Some(OpaqueBlock { index, input: false });
                 out(Event::BlockStarted { index, block });
                 // More of it may arrive; the closing brace is emitted at the end.
                 let begun = slice(data, &(span.start..span.end.saturating_sub(1)));
-                tell_opaque(index, String::from_utf8_lossy(begun), out);
+                emit_opaque(index, String::from_utf8_lossy(begun), out);
                 return Ok(());
             }
             let text = |span| String::from_utf8_lossy(slice(data, &span)).into_owned();
             progress.input = input.map(|span| (index, text(span)));
             out(Event::BlockStarted { index, block });
             if let Some(citations) = citations {
-                tell_citations(data, &citations, index, out)?;
+                emit_citations(data, &citations, index, out)?;
             }
         }
         (b"content_block_stop", _) => {
             if progress.opaque.take_if(|open| open.index == index).is_some() {
-                tell_opaque(index, "}".into(), out);
+                emit_opaque(index, "}".into(), out);
             }
             if let Some((_, input)) = progress.input.take_if(|(call, _)| *call == index) {
                 let delta = Delta::ToolArguments(input.into());
@@ -377,16 +377,16 @@ fn read_content(
     while cursor.element(&mut first)? {
         if cursor.peek()? == Kind::Object {
             let start = cursor.start();
-            let Begun { block, input: arguments, citations } =
+            let StartedBlock { block, input: arguments, citations } =
                 read_block(json, &(start..json.len()))?;
             let unnamed = matches!(block, BlockStart::Opaque { .. });
             out(Event::BlockStarted { index, block });
             if unnamed {
                 let whole = Cursor::at(json, start, DEPTH).skip()?;
-                tell_opaque(index, String::from_utf8_lossy(slice(json, &whole)), out);
+                emit_opaque(index, String::from_utf8_lossy(slice(json, &whole)), out);
             }
             if let Some(citations) = citations {
-                tell_citations(json, &citations, index, out)?;
+                emit_citations(json, &citations, index, out)?;
             }
             if let Some(arguments) = arguments {
                 let delta = Delta::ToolArguments(String::from_utf8_lossy(slice(json, &arguments)));

@@ -15,7 +15,7 @@ use crate::json::{
 };
 
 /// A block with the content that came with its start.
-pub(super) struct Begun<'a> {
+pub(super) struct StartedBlock<'a> {
     pub(super) block: BlockStart<'a>,
     /// The input of a tool call, if it came complete.
     pub(super) input: Option<Span>,
@@ -23,7 +23,7 @@ pub(super) struct Begun<'a> {
     pub(super) citations: Option<Span>,
 }
 
-pub(super) fn read_block<'a>(json: &'a [u8], block: &Span) -> Result<Begun<'a>, JsonError> {
+pub(super) fn read_block<'a>(json: &'a [u8], block: &Span) -> Result<StartedBlock<'a>, JsonError> {
     let mut kind: &[u8] = b"";
     let [mut said, mut thought, mut signature]: [Cow<'a, str>; 3] = Default::default();
     let [mut data, mut id, mut name]: [Cow<'a, str>; 3] = Default::default();
@@ -48,14 +48,14 @@ pub(super) fn read_block<'a>(json: &'a [u8], block: &Span) -> Result<Begun<'a>, 
         b"tool_use" => BlockStart::ToolCall { id, name },
         other => BlockStart::Opaque { dialect: NAME.into(), name: String::from_utf8_lossy(other) },
     };
-    Ok(Begun {
+    Ok(StartedBlock {
         input: input.filter(|_| kind == b"tool_use"),
         citations: citations.filter(|_| kind == b"text"),
         block,
     })
 }
 
-pub(super) fn tell_citations(
+pub(super) fn emit_citations(
     json: &[u8],
     list: &Span,
     index: u32,
@@ -118,7 +118,7 @@ pub(super) fn read_delta<'a>(data: &'a [u8], delta: &Span) -> Result<Option<Delt
 }
 
 /// Emits the members of a delta that belongs to an opaque block.
-pub(super) fn tell_members(
+pub(super) fn emit_members(
     data: &[u8],
     delta: &Span,
     index: u32,
@@ -131,7 +131,7 @@ pub(super) fn tell_members(
             members.push_str(&format!(",\"{key}\":{}", String::from_utf8_lossy(value)));
         }
     })?;
-    tell_opaque(index, members.into(), out);
+    emit_opaque(index, members.into(), out);
     Ok(())
 }
 
@@ -220,7 +220,7 @@ pub(super) fn end_reason(word: &str) -> EndReason {
     }
 }
 
-pub(super) fn tell_opaque(index: u32, json: Cow<'_, str>, out: &mut impl FnMut(Event<'_>)) {
+pub(super) fn emit_opaque(index: u32, json: Cow<'_, str>, out: &mut impl FnMut(Event<'_>)) {
     let delta = Delta::Opaque(json);
     out(Event::BlockDelta { index, delta });
 }

@@ -8,7 +8,7 @@ use serde_json::Value;
 use throughline_canonical::{Block, Loss, MediaKind, Message, Reason, Role, Source};
 
 use super::super::NAME;
-use super::{Writing, list};
+use super::{RequestWriter, list};
 use crate::json::{Kind, ObjectWriter, validate};
 
 /// Arguments with deeper nesting are sent as text.
@@ -30,7 +30,7 @@ impl Turn<'_> {
     }
 }
 
-impl Writing {
+impl RequestWriter {
     /// Joins consecutive messages of one role.
     pub(crate) fn turns<'a>(&mut self, messages: &'a [Message]) -> Vec<Turn<'a>> {
         let mut turns: Vec<Turn<'_>> = Vec::new();
@@ -71,7 +71,7 @@ impl Writing {
             }
             (Block::Text { text, signature, .. }, _) => self.text(rest, text, signature.as_deref()),
             (Block::Refusal { text }, Role::Assistant) => {
-                if self.says(text) {
+                if self.is_sendable(text) {
                     self.adapted("refusal", "as_text");
                     separate(rest);
                     write_text(rest, text);
@@ -193,7 +193,7 @@ impl Writing {
         if signature.is_some() {
             self.omitted("text.signature", "no_place");
         }
-        if self.says(text) {
+        if self.is_sendable(text) {
             separate(out);
             write_text(out, text);
         }
@@ -261,7 +261,7 @@ impl Writing {
 
     /// Whether a text can be sent: providers reject white space alone, and an empty text is
     /// pointless.
-    pub(crate) fn says(&mut self, text: &str) -> bool {
+    pub(crate) fn is_sendable(&mut self, text: &str) -> bool {
         let blank = text.trim().is_empty();
         if blank && !text.is_empty() {
             self.omitted("text", "empty");

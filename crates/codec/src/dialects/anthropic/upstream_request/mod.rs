@@ -11,7 +11,7 @@ use throughline_canonical::{
 
 use self::messages::{write_text, write_turns};
 use super::client_request::KNOWN;
-use super::{BETA_BINDING_CONTROLS, EFFORTS, NAME, VERSION_WITH_SAMPLING, lose};
+use super::{BETA_BINDING_CONTROLS, EFFORTS, NAME, VERSION_WITH_SAMPLING, record};
 use crate::dialects::{Outgoing, Target};
 use crate::json::{ObjectWriter, quote_bytes};
 
@@ -40,8 +40,11 @@ const MAX_TOKENS: u64 = 4096;
 
 /// Writes a request.
 pub(super) fn write(request: &Request, target: &Target<'_>) -> Lossy<Outgoing> {
-    let mut writing =
-        Writing { losses: Vec::new(), betas: Vec::new(), unsigned: target.variant == UNSIGNED };
+    let mut writing = RequestWriter {
+        losses: Vec::new(),
+        betas: Vec::new(),
+        unsigned: target.variant == UNSIGNED,
+    };
     let nothing = Map::new();
     let extra = request.extra.get(NAME).unwrap_or(&nothing);
     let mut outgoing = Outgoing { path: "/v1/messages".to_owned(), ..Outgoing::default() };
@@ -116,20 +119,20 @@ pub(super) fn drop_bound(request: &mut Request) {
 }
 
 /// State while a request is written.
-pub(super) struct Writing {
+pub(super) struct RequestWriter {
     pub(super) losses: Vec<Loss>,
     betas: Vec<&'static str>,
     /// The target accepts thinking without a signature.
     pub(super) unsigned: bool,
 }
 
-impl Writing {
+impl RequestWriter {
     pub(super) fn omitted(&mut self, part: &'static str, reason: &'static str) {
-        lose(&mut self.losses, Loss::PartOmitted { part: part.into(), reason });
+        record(&mut self.losses, Loss::PartOmitted { part: part.into(), reason });
     }
 
     pub(super) fn adapted(&mut self, setting: &'static str, reason: &'static str) {
-        lose(&mut self.losses, Loss::SettingAdapted { setting, reason });
+        record(&mut self.losses, Loss::SettingAdapted { setting, reason });
     }
 
     fn thinking(
@@ -306,7 +309,8 @@ impl Writing {
     }
 
     fn system(&mut self, request: &Request, body: &mut ObjectWriter<'_>) {
-        let texts: Vec<&String> = request.system.iter().filter(|text| self.says(text)).collect();
+        let texts: Vec<&String> =
+            request.system.iter().filter(|text| self.is_sendable(text)).collect();
         match texts[..] {
             [] => {}
             [text] => {

@@ -79,7 +79,7 @@ impl<'l> Parts<'l> {
             Some("text") => {
                 let text = need(part, "text")?;
                 let text = text.text()?;
-                self.tell_losses(part);
+                self.report_unknown(part);
                 if thought {
                     push_thought(text, signature, blocks);
                 } else {
@@ -89,17 +89,17 @@ impl<'l> Parts<'l> {
             // The vocabulary has no thought or signed images.
             Some("inlineData" | "fileData") if thought || signature.is_some() => opaque(blocks),
             Some("inlineData" | "fileData") => {
-                self.tell_losses(part);
+                self.report_unknown(part);
                 blocks.push(self.media(part)?);
             }
             Some("functionCall") => {
                 let call = need(part, "functionCall")?;
-                self.tell_losses(part);
+                self.report_unknown(part);
                 blocks.push(self.call(&call, signature)?);
             }
             Some("functionResponse") => {
                 let response = need(part, "functionResponse")?;
-                self.tell_losses(part);
+                self.report_unknown(part);
                 blocks.push(self.response(&response)?);
             }
             Some(kind) => {
@@ -122,24 +122,24 @@ impl<'l> Parts<'l> {
         Ok(())
     }
 
-    fn lose(&mut self, part: &'static str) {
+    fn omit_part(&mut self, part: &'static str) {
         omit(self.losses, part, "no_word");
     }
 
     /// Reports unknown members next to the data.
-    fn tell_losses(&mut self, part: &Node<'_>) {
+    fn report_unknown(&mut self, part: &Node<'_>) {
         for (name, lost) in [
             ("partMetadata", "member"),
             ("mediaResolution", "media.settings"),
             ("videoMetadata", "media.settings"),
         ] {
             if member(part, name).is_some() {
-                self.lose(lost);
+                self.omit_part(lost);
             }
         }
         let known: Vec<&str> = KINDS.into_iter().chain(BESIDE).collect();
         if !others(part, &known).is_empty() {
-            self.lose("member");
+            self.omit_part("member");
         }
     }
 
@@ -182,7 +182,7 @@ impl<'l> Parts<'l> {
             None => "{}".to_owned(),
         };
         if !others(call, &["id", "name", "args"]).is_empty() {
-            self.lose("tool_call.settings");
+            self.omit_part("tool_call.settings");
         }
         let id = self.calls.call(id(call)?, &name);
         Ok(Block::ToolCall { id, name, arguments, signature })
@@ -201,13 +201,13 @@ impl<'l> Parts<'l> {
         if let Some(parts) = member(response, "parts") {
             for part in one_or_many(&parts)? {
                 part.object()?;
-                self.tell_losses(&part);
+                self.report_unknown(&part);
                 content.push(self.media(&part)?);
             }
         }
         let others = others(response, &["id", "name", "response", "parts"]);
         if others.values().any(|value| *value != Value::Bool(false)) {
-            self.lose("tool_result.settings");
+            self.omit_part("tool_result.settings");
         }
         let id = self.calls.response(id(response)?, &name);
         Ok(Block::ToolResult { id, name: Some(name), content, is_error })

@@ -6,8 +6,7 @@ use throughline_canonical::{Amount, Effort, Fault, Loss, Output, Request, Show, 
 
 use super::super::names::{is, member, need, others};
 use super::super::{NAME, adapt, omit};
-use super::one_or_many;
-use super::schema;
+use super::{one_or_many, schema};
 use crate::json::Node;
 
 /// Reads the system texts: a content or a string.

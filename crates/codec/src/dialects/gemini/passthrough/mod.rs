@@ -52,14 +52,14 @@ impl Passthrough for Gemini {
     }
 
     fn injector(&self) -> Box<dyn StreamInjector> {
-        Box::new(Words)
+        Box::new(Injector)
     }
 }
 
 #[derive(Debug)]
-struct Words;
+struct Injector;
 
-impl StreamInjector for Words {
+impl StreamInjector for Injector {
     fn keep_alive(&self) -> Vec<u8> {
         KEEP_ALIVE.to_vec()
     }

@@ -79,8 +79,8 @@ fn read_content(
         }
         return Ok(());
     }
-    places.spoke(at);
-    let list = places.hold(spans(&parts), None, Some(FILLER));
+    places.add_assistant(at);
+    let list = places.add_container(spans(&parts), None, Some(FILLER));
     let (mut open, mut called) = (None, false);
     for (index, (kind, span)) in parts.into_iter().enumerate() {
         if kind != Kind::Object {
@@ -102,7 +102,7 @@ fn read_content(
                 && call.kind == Kind::Object
             {
                 let call = members(body, call.value.start)?;
-                places.called(find(&call, "id").map(|(_, id)| id));
+                places.add_call_id(find(&call, "id").map(|(_, id)| id));
             }
             part.signed(&mut called, places);
         }
@@ -142,7 +142,7 @@ impl PartOf<'_> {
         }
         let signature = signature.map(|(at, member)| Signature {
             value: member.value.clone(),
-            part: Part::new(places.hold(wholes(&self.members), Some(self.part), None), at),
+            part: Part::new(places.add_container(wholes(&self.members), Some(self.part), None), at),
         });
         let ended = signature.is_some();
         let mark = match open {
@@ -168,7 +168,7 @@ impl PartOf<'_> {
         }
         let signature = signature.map(|(at, member)| Signature {
             value: member.value.clone(),
-            part: Part::new(places.hold(wholes(&self.members), Some(self.part), None), at),
+            part: Part::new(places.add_container(wholes(&self.members), Some(self.part), None), at),
         });
         let kind = if call { OpaqueKind::Call } else { OpaqueKind::Text };
         places.marks.push(OpaquePart {

@@ -10,10 +10,10 @@ use throughline_canonical::{
 
 use super::super::grounding::{self, Grounded};
 use super::super::{NAME, REFUSED, errors};
-use super::cumulative::Said;
+use super::cumulative::AnswerSoFar;
 use super::finish_reason::{Finish, finish};
 use super::partial_arguments::PartialArguments;
-use super::repeats::{Repeats, Whole};
+use super::repeats::{CompleteCall, Repeats};
 use super::usage::{Counts, count};
 use crate::json::{Cursor, JsonError, Kind, Span, each_member, number, slice, text};
 
@@ -28,7 +28,7 @@ pub(crate) struct Answer {
     started: bool,
     /// Index of the next block.
     next: u32,
-    open: Option<Open>,
+    open: Option<OpenBlock>,
     /// Number of calls so far.
     calls: usize,
     repeats: Repeats,
@@ -40,7 +40,7 @@ pub(crate) struct Answer {
     pub(crate) ended: bool,
     /// Whether a candidate or a token count was seen: a whole reply needs no more.
     pub(crate) complete: bool,
-    said: Option<Said>,
+    said: Option<AnswerSoFar>,
     /// The text of the last text block, and the number of bytes of the answer before it.
     text: String,
     before: usize,
@@ -51,7 +51,7 @@ pub(crate) struct Answer {
 
 /// A block that may still grow.
 #[derive(Debug)]
-enum Open {
+enum OpenBlock {
     Text(u32),
     Thinking(u32),
     Call(u32, PartialArguments),
@@ -73,7 +73,7 @@ impl Answer {
     /// Creates a reader. `cumulative` providers repeat the answer in every chunk.
     pub(crate) fn new(cumulative: bool) -> Self {
         Self {
-            said: cumulative.then(Said::default),
+            said: cumulative.then(AnswerSoFar::default),
             repeats: Repeats::new(cumulative),
             ..Self::default()
         }
@@ -118,12 +118,12 @@ impl Answer {
         if let Some(total) = total {
             self.counts.prompt = Some(total);
             self.complete = true;
-            self.tell_usage(out);
+            self.emit_usage(out);
         }
         if let Some(usage) = usage {
             self.counts.read(json, &usage)?;
             if self.told.is_none() {
-                self.tell_usage(out);
+                self.emit_usage(out);
             }
         }
         if let Some(feedback) = feedback {
@@ -204,7 +204,7 @@ impl Answer {
             let signature = text(json, &signature);
             match &self.open {
                 _ if signature.is_empty() => {}
-                Some(Open::Thinking(_)) => self.text(true, "".into(), Some(signature), out),
+                Some(OpenBlock::Thinking(_)) => self.text(true, "".into(), Some(signature), out),
                 _ => self.text(false, "".into(), Some(signature), out),
             }
         }
@@ -327,7 +327,7 @@ impl Answer {
         }
         self.repeats.interrupt(out);
         let index = match &self.open {
-            Some(Open::Thinking(index)) if thought => {
+            Some(OpenBlock::Thinking(index)) if thought => {
                 let index = *index;
                 if !said.is_empty() {
                     let delta = Delta::Thinking(said);
@@ -335,7 +335,7 @@ impl Answer {
                 }
                 index
             }
-            Some(Open::Text(index)) if !thought && signature.is_none() => {
+            Some(OpenBlock::Text(index)) if !thought && signature.is_none() => {
                 self.text.push_str(&said);
                 let (index, delta) = (*index, Delta::Text(said));
                 out(Event::BlockDelta { index, delta });
@@ -348,7 +348,8 @@ impl Answer {
                     BlockStart::Text { text: said }
                 };
                 let index = self.start(block, out);
-                self.open = Some(if thought { Open::Thinking(index) } else { Open::Text(index) });
+                self.open =
+                    Some(if thought { OpenBlock::Thinking(index) } else { OpenBlock::Text(index) });
                 index
             }
         };
@@ -379,7 +380,7 @@ impl Answer {
             }
             _ => {}
         })?;
-        let more = matches!(self.open, Some(Open::Call(..))) && name.is_empty();
+        let more = matches!(self.open, Some(OpenBlock::Call(..))) && name.is_empty();
         if name.is_empty() && !more && arguments.is_none() {
             // The end of a call that has ended already.
             return Ok(());
@@ -390,7 +391,7 @@ impl Answer {
                 None => "{}".into(),
             };
             self.whole_call(
-                Whole {
+                CompleteCall {
                     id: &id,
                     name: &name,
                     arguments: &arguments,
@@ -412,9 +413,9 @@ impl Answer {
                 Some(span) => PartialArguments::from(slice(json, span)),
                 None => PartialArguments::default(),
             };
-            self.open = Some(Open::Call(index, begun));
+            self.open = Some(OpenBlock::Call(index, begun));
         }
-        if let Some(Open::Call(index, arguments)) = &mut self.open {
+        if let Some(OpenBlock::Call(index, arguments)) = &mut self.open {
             if let Some(pieces) = pieces {
                 arguments.take(slice(json, &pieces));
             }
@@ -430,8 +431,8 @@ impl Answer {
     }
 
     /// Reads a complete call. A repeated call is emitted once.
-    fn whole_call(&mut self, call: Whole<'_>, out: &mut Out<'_>) {
-        if self.repeats.passes_over(call, out) {
+    fn whole_call(&mut self, call: CompleteCall<'_>, out: &mut Out<'_>) {
+        if self.repeats.is_repeat(call, out) {
             return;
         }
         self.close(out);
@@ -487,10 +488,10 @@ impl Answer {
             return;
         }
         let index = match self.open {
-            Some(Open::Text(index)) => index,
+            Some(OpenBlock::Text(index)) => index,
             _ => {
                 let index = self.start(BlockStart::Text { text: "".into() }, out);
-                self.open = Some(Open::Text(index));
+                self.open = Some(OpenBlock::Text(index));
                 index
             }
         };
@@ -513,14 +514,14 @@ impl Answer {
     fn close(&mut self, out: &mut Out<'_>) {
         let index = match self.open.take() {
             None => return,
-            Some(Open::Text(index)) => {
+            Some(OpenBlock::Text(index)) => {
                 if !self.grounded.is_empty() {
                     self.cite(index, false, out);
                 }
                 index
             }
-            Some(Open::Thinking(index)) => index,
-            Some(Open::Call(index, arguments)) => {
+            Some(OpenBlock::Thinking(index)) => index,
+            Some(OpenBlock::Call(index, arguments)) => {
                 let delta = Delta::ToolArguments(arguments.finish().into());
                 out(Event::BlockDelta { index, delta });
                 index
@@ -555,7 +556,7 @@ impl Answer {
             self.close(out);
         }
         if self.told != self.counts.usage() {
-            self.tell_usage(out);
+            self.emit_usage(out);
         }
         let reason = match finish {
             Some(Finish::Fault(fault)) => return self.fail(fault, out),
@@ -580,7 +581,7 @@ impl Answer {
         };
     }
 
-    fn tell_usage(&mut self, out: &mut Out<'_>) {
+    fn emit_usage(&mut self, out: &mut Out<'_>) {
         if let Some(usage) = self.counts.usage() {
             self.told = Some(usage);
             out(Event::Usage(usage));

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 /// The answer so far.
 #[derive(Debug, Default)]
-pub(crate) struct Said {
+pub(crate) struct AnswerSoFar {
     thought: String,
     text: String,
     signatures: HashSet<String>,
@@ -12,7 +12,7 @@ pub(crate) struct Said {
     pub(crate) parts: usize,
 }
 
-impl Said {
+impl AnswerSoFar {
     /// The new suffix of a repeated text.
     pub(crate) fn new_text<'a>(&mut self, thought: bool, text: &'a str) -> &'a str {
         let said = if thought { &mut self.thought } else { &mut self.text };

@@ -15,12 +15,6 @@ pub mod partial_arguments;
 mod repeats;
 mod usage;
 
-/// The longest event.
-pub const EVENT_LIMIT: usize = 16 << 20;
-
-/// The longest whole reply.
-pub const REPLY_LIMIT: usize = 64 << 20;
-
 /// Room for the bytes around the data of an event.
 const AROUND: usize = 1 << 10;
 
@@ -53,7 +47,7 @@ impl Reader {
             framing: if streamed {
                 Framing::Unknown
             } else {
-                Framing::Objects(Objects::new(REPLY_LIMIT))
+                Framing::Objects(Objects::new(MAX_REPLY_BYTES))
             },
             answer: Answer::new(cumulative),
             whole: !streamed,
@@ -66,10 +60,10 @@ impl Reader {
             bytes = bytes.trim_ascii_start();
             match bytes.first() {
                 None => return,
-                Some(b'[' | b'{') => self.framing = Framing::Objects(Objects::new(EVENT_LIMIT)),
+                Some(b'[' | b'{') => self.framing = Framing::Objects(Objects::new(MAX_EVENT_BYTES)),
                 Some(_) => {
                     self.framing = Framing::Events {
-                        framer: Framer::new(EVENT_LIMIT + AROUND),
+                        framer: Framer::new(MAX_EVENT_BYTES + AROUND),
                         line_start: false,
                     };
                 }
@@ -79,14 +73,14 @@ impl Reader {
         let rest = match &mut self.framing {
             Framing::Unknown => return,
             Framing::Events { framer, line_start } => {
-                let bare = bare(bytes, *line_start);
+                let bare = find_bare_json(bytes, *line_start);
                 let (events, rest) = bytes.split_at(bare.unwrap_or(bytes.len()));
                 if let Some(last) = events.last() {
                     *line_start = *last == b'\n';
                 }
                 let mut too_long = false;
                 let mut read = |data: &[u8]| {
-                    too_long |= data.len() > EVENT_LIMIT;
+                    too_long |= data.len() > MAX_EVENT_BYTES;
                     if !too_long {
                         answer.read(data, out);
                     }
@@ -111,13 +105,13 @@ impl Reader {
             }
         };
         // An error without an event around it; nothing follows.
-        self.framing = Framing::Objects(Objects::new(EVENT_LIMIT));
+        self.framing = Framing::Objects(Objects::new(MAX_EVENT_BYTES));
         self.read(rest, out);
     }
 }
 
 /// The position of a line that starts with JSON, which no event line does.
-fn bare(bytes: &[u8], line_start: bool) -> Option<usize> {
+fn find_bare_json(bytes: &[u8], line_start: bool) -> Option<usize> {
     let json = |at: usize| matches!(bytes.get(at), Some(b'{' | b'['));
     if line_start && json(0) {
         return Some(0);
@@ -135,7 +129,7 @@ impl ReplyReader for Reader {
             return;
         }
         self.length = self.length.saturating_add(bytes.len());
-        if self.length > REPLY_LIMIT {
+        if self.length > MAX_REPLY_BYTES {
             let fault = Fault::new(FaultKind::Unreachable, "the provider's reply is too long");
             self.answer.fail(fault, out);
             return;

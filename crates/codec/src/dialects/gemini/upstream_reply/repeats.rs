@@ -19,7 +19,7 @@ use super::chunk::Out;
 /// The calls of one reply.
 #[derive(Debug, Default)]
 pub(crate) struct Repeats {
-    told: Vec<Told>,
+    told: Vec<EmittedCall>,
     /// Position of a call by id.
     ids: HashMap<String, usize>,
     /// The number of the current chunk.
@@ -44,7 +44,7 @@ enum Next {
 }
 
 #[derive(Debug)]
-struct Told {
+struct EmittedCall {
     index: u32,
     id: String,
     name: String,
@@ -57,7 +57,7 @@ struct Told {
 
 /// A complete call.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Whole<'c> {
+pub(crate) struct CompleteCall<'c> {
     pub(crate) id: &'c str,
     pub(crate) name: &'c str,
     pub(crate) arguments: &'c str,
@@ -77,7 +77,7 @@ impl Repeats {
     }
 
     /// Whether a call repeats an earlier one, which then gets the missing signature.
-    pub(crate) fn passes_over(&mut self, call: Whole<'_>, out: &mut Out<'_>) -> bool {
+    pub(crate) fn is_repeat(&mut self, call: CompleteCall<'_>, out: &mut Out<'_>) -> bool {
         let Some(place) = self.repeated(call) else {
             self.next = Next::Nothing;
             return false;
@@ -95,10 +95,10 @@ impl Repeats {
         true
     }
 
-    fn repeated(&mut self, call: Whole<'_>) -> Option<usize> {
+    fn repeated(&mut self, call: CompleteCall<'_>) -> Option<usize> {
         if !call.id.is_empty() {
             let place = *self.ids.get(call.id)?;
-            return self.told.get(place)?.says(call).then_some(place);
+            return self.told.get(place)?.is_equal(call).then_some(place);
         }
         if self.cumulative {
             return None;
@@ -109,7 +109,7 @@ impl Repeats {
                 told.id.is_empty()
                     && told.piece < self.piece
                     && told.signed != call.signature.is_some()
-                    && told.says(call)
+                    && told.is_equal(call)
             })
         };
         let place = match self.next {
@@ -122,7 +122,7 @@ impl Repeats {
     }
 
     /// Adds a new call in this block. It ends at once if nothing of it can follow.
-    pub(crate) fn add(&mut self, index: u32, call: Whole<'_>, out: &mut Out<'_>) {
+    pub(crate) fn add(&mut self, index: u32, call: CompleteCall<'_>, out: &mut Out<'_>) {
         let place = self.told.len();
         if self.run.is_none() || self.is_first_of_piece() {
             self.run = Some(place);
@@ -130,7 +130,7 @@ impl Repeats {
         if !call.id.is_empty() {
             self.ids.entry(call.id.to_owned()).or_insert(place);
         }
-        let mut told = Told {
+        let mut told = EmittedCall {
             index,
             id: call.id.to_owned(),
             name: call.name.to_owned(),
@@ -167,8 +167,8 @@ impl Repeats {
     }
 }
 
-impl Told {
-    fn says(&self, call: Whole<'_>) -> bool {
+impl EmittedCall {
+    fn is_equal(&self, call: CompleteCall<'_>) -> bool {
         let value = |json: &str| serde_json::from_str::<serde_json::Value>(json).ok();
         let same = || match (value(&self.arguments), value(call.arguments)) {
             (Some(ours), Some(theirs)) => ours == theirs,

@@ -22,7 +22,7 @@ pub(super) struct Writer {
     pub(super) model: String,
     /// Whether the client wants no reasoning, only signatures.
     pub(super) hidden: bool,
-    open: Vec<Open>,
+    open: Vec<OpenBlock>,
     /// Numbers of blocks and lines so far.
     blocks: usize,
     lines: usize,
@@ -35,16 +35,16 @@ pub(super) struct Writer {
 }
 
 /// An open block.
-struct Open {
+struct OpenBlock {
     index: u32,
     number: usize,
-    kind: Kind,
+    kind: BlockKind,
     /// Whether a line of it was written.
     begun: bool,
     signature: String,
 }
 
-enum Kind {
+enum BlockKind {
     Text { refusal: bool },
     Thinking,
     Call(Call),
@@ -96,9 +96,11 @@ impl Writer {
     fn start(&mut self, index: u32, block: &BlockStart<'_>, out: &mut Vec<u8>) {
         self.stop(index, out);
         let (kind, text, signature) = match block {
-            BlockStart::Text { text } => (Kind::Text { refusal: false }, &**text, ""),
-            BlockStart::Refusal { text } => (Kind::Text { refusal: true }, &**text, ""),
-            BlockStart::Thinking { text, signature } => (Kind::Thinking, &**text, &**signature),
+            BlockStart::Text { text } => (BlockKind::Text { refusal: false }, &**text, ""),
+            BlockStart::Refusal { text } => (BlockKind::Text { refusal: true }, &**text, ""),
+            BlockStart::Thinking { text, signature } => {
+                (BlockKind::Thinking, &**text, &**signature)
+            }
             BlockStart::Redacted { data } => {
                 self.line("redacted_thinking", data, b"", self.blocks, out);
                 self.blocks += 1;
@@ -110,12 +112,12 @@ impl Writer {
                     name: name.clone().into_owned(),
                     arguments: String::new(),
                 };
-                (Kind::Call(call), "", "")
+                (BlockKind::Call(call), "", "")
             }
             // Only its provider can read it.
             BlockStart::Opaque { .. } => return,
         };
-        self.open.push(Open {
+        self.open.push(OpenBlock {
             index,
             number: self.blocks,
             kind,
@@ -134,14 +136,14 @@ impl Writer {
             return;
         };
         match (&mut open.kind, delta) {
-            (Kind::Text { .. }, Delta::Text(text))
+            (BlockKind::Text { .. }, Delta::Text(text))
             // Providers may send plain text inside a reasoning block.
-            | (Kind::Thinking, Delta::Thinking(text) | Delta::Text(text)) => {
+            | (BlockKind::Thinking, Delta::Thinking(text) | Delta::Text(text)) => {
                 self.grow(place, text, out);
             }
-            (Kind::Call(call), Delta::ToolArguments(text)) => call.arguments.push_str(text),
+            (BlockKind::Call(call), Delta::ToolArguments(text)) => call.arguments.push_str(text),
             (_, Delta::Signature(mark)) => mark.as_ref().clone_into(&mut open.signature),
-            (Kind::Text { .. }, Delta::Citation(citation)) => {
+            (BlockKind::Text { .. }, Delta::Citation(citation)) => {
                 let number = open.number;
                 let Some(url) = &citation.url else { return };
                 let title = citation.title.as_deref();
@@ -161,12 +163,12 @@ impl Writer {
             return;
         };
         let (kind, more): (_, &[u8]) = match open.kind {
-            Kind::Text { refusal: false } => ("text", b""),
-            Kind::Text { refusal: true } => ("text", b",\"refusal\":true"),
-            Kind::Thinking if self.hidden => return,
-            Kind::Thinking if open.begun => ("thinking", b",\"append\":true"),
-            Kind::Thinking => ("thinking", b",\"append\":false"),
-            Kind::Call(_) => return,
+            BlockKind::Text { refusal: false } => ("text", b""),
+            BlockKind::Text { refusal: true } => ("text", b",\"refusal\":true"),
+            BlockKind::Thinking if self.hidden => return,
+            BlockKind::Thinking if open.begun => ("thinking", b",\"append\":true"),
+            BlockKind::Thinking => ("thinking", b",\"append\":false"),
+            BlockKind::Call(_) => return,
         };
         open.begun = true;
         let number = open.number;
@@ -181,21 +183,21 @@ impl Writer {
         }
     }
 
-    fn finish(&mut self, open: &Open, out: &mut Vec<u8>) {
-        if let Kind::Call(call) = &open.kind {
+    fn finish(&mut self, open: &OpenBlock, out: &mut Vec<u8>) {
+        if let BlockKind::Call(call) = &open.kind {
             return self.call(call, open, out);
         }
         if open.signature.is_empty() {
             return;
         }
-        if matches!(open.kind, Kind::Text { .. }) && !open.begun {
+        if matches!(open.kind, BlockKind::Text { .. }) && !open.begun {
             // Otherwise the client could not know that the signature belongs to a text.
             self.line("text", "", b"", open.number, out);
         }
         self.line("thinking_signature", &open.signature, b"", open.number, out);
     }
 
-    fn call(&mut self, call: &Call, open: &Open, out: &mut Vec<u8>) {
+    fn call(&mut self, call: &Call, open: &OpenBlock, out: &mut Vec<u8>) {
         self.answered = true;
         out.extend_from_slice(b"{\"type\":\"tool_call\",\"id\":");
         quote_bytes(&call.id, out);

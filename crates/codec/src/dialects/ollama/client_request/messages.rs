@@ -87,17 +87,17 @@ impl Reader<'_> {
                 if self.request.messages.is_empty() {
                     self.request.system.push(text);
                 } else {
-                    self.say(Role::System, vec![Block::text(text)]);
+                    self.push_message(Role::System, vec![Block::text(text)]);
                 }
             }
             "user" => {
                 self.omit(message, &["role", "content", "images"]);
                 let content = self.content(message)?;
-                self.say(Role::User, content);
+                self.push_message(Role::User, content);
             }
             "assistant" => {
                 let content = self.assistant(message)?;
-                self.say(Role::Assistant, content);
+                self.push_message(Role::Assistant, content);
             }
             "tool" => {
                 self.omit(
@@ -111,7 +111,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    fn say(&mut self, role: Role, content: Vec<Block>) {
+    fn push_message(&mut self, role: Role, content: Vec<Block>) {
         self.request.messages.push(Message { role, content });
     }
 
@@ -206,7 +206,7 @@ impl Reader<'_> {
         self.in_results = true;
         match self.request.messages.last_mut() {
             Some(last) if joins => last.content.push(block),
-            _ => self.say(Role::User, vec![block]),
+            _ => self.push_message(Role::User, vec![block]),
         }
         Ok(())
     }

@@ -35,14 +35,14 @@ struct Writer<'a> {
 
 /// The parts of a message.
 #[derive(Default)]
-struct Said {
+struct MessageParts {
     texts: Vec<String>,
     thinking: String,
     images: Vec<Value>,
     calls: Vec<Value>,
 }
 
-impl Said {
+impl MessageParts {
     fn message(self, role: &str) -> Value {
         let mut message = Map::new();
         let mut put = |name: &str, value: Value| message.insert(name.to_owned(), value);
@@ -65,13 +65,13 @@ impl<'a> Writer<'a> {
     fn message(&mut self, message: &'a Message) {
         match message.role {
             Role::System => {
-                let mut said = Said::default();
+                let mut said = MessageParts::default();
                 self.take(message.content.iter(), &mut said);
                 self.out.push(said.message("system"));
             }
             Role::User => self.user(&message.content),
             Role::Assistant => {
-                let mut said = Said::default();
+                let mut said = MessageParts::default();
                 for block in &message.content {
                     self.assistant(block, &mut said);
                 }
@@ -82,7 +82,7 @@ impl<'a> Writer<'a> {
     }
 
     /// Joins texts with blank lines.
-    fn join(&mut self, said: &Said) {
+    fn join(&mut self, said: &MessageParts) {
         if said.texts.len() > 1 {
             self.losses.adapt("text", "texts_joined");
         }
@@ -91,7 +91,7 @@ impl<'a> Writer<'a> {
     /// Writes a user message. Tool results are messages of their own and come first, because calls
     /// must be answered at once.
     fn user(&mut self, blocks: &'a [Block]) {
-        let mut said = Said::default();
+        let mut said = MessageParts::default();
         let mut results = 0;
         for block in blocks {
             let Block::ToolResult { id, name, content, is_error } = block else {
@@ -108,7 +108,7 @@ impl<'a> Writer<'a> {
                 self.losses.adapt("tool_result.media", "moved");
                 self.take(media.into_iter(), &mut said);
             }
-            let mut result = Said::default();
+            let mut result = MessageParts::default();
             self.take(told.into_iter(), &mut result);
             self.join(&result);
             let mut message = result.message("tool");
@@ -128,7 +128,7 @@ impl<'a> Writer<'a> {
     }
 
     /// Collects the content of a user, tool or system message.
-    fn take(&mut self, blocks: impl Iterator<Item = &'a Block>, said: &mut Said) {
+    fn take(&mut self, blocks: impl Iterator<Item = &'a Block>, said: &mut MessageParts) {
         for block in blocks {
             match block {
                 Block::Text { text, signature, .. } => {
@@ -156,7 +156,7 @@ impl<'a> Writer<'a> {
     }
 
     /// Images are sent as bytes only.
-    fn media(&mut self, kind: MediaKind, source: &Source, named: bool, said: &mut Said) {
+    fn media(&mut self, kind: MediaKind, source: &Source, named: bool, said: &mut MessageParts) {
         match (kind, source) {
             (MediaKind::Image, Source::Base64 { data, .. }) => {
                 said.images.push(data.as_str().into());
@@ -172,7 +172,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    fn assistant(&mut self, block: &'a Block, said: &mut Said) {
+    fn assistant(&mut self, block: &'a Block, said: &mut MessageParts) {
         match block {
             Block::Thinking { text, signature } => {
                 if text.is_empty() {

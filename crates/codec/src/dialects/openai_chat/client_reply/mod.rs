@@ -34,7 +34,7 @@ pub(super) struct Writer {
     /// Whether the role was sent. It is sent once, in the first delta, because clients concatenate
     /// repeated values.
     role_said: bool,
-    blocks: Vec<(u32, Kind)>,
+    blocks: Vec<(u32, BlockKind)>,
     /// Signatures of open blocks. A later one replaces an earlier one, but clients concatenate
     /// repeated values. So each is sent at the end of its block.
     signatures: Vec<(u32, String)>,
@@ -70,7 +70,7 @@ enum Shown {
 
 /// The kind of an open block.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum BlockKind {
     Text {
         /// Number of characters of the answer before it.
         begins: u64,
@@ -165,12 +165,12 @@ impl Writer {
             BlockStart::Text { text } => {
                 let begins = self.said;
                 self.content(text, out);
-                Kind::Text { begins }
+                BlockKind::Text { begins }
             }
             BlockStart::Refusal { text } => {
                 self.refused = true;
                 self.text("refusal", text, out);
-                Kind::Refusal
+                BlockKind::Refusal
             }
             BlockStart::Thinking { text, signature } => {
                 let number = self.reasoned;
@@ -178,25 +178,25 @@ impl Writer {
                 let mut begun = false;
                 self.thinking(text, number, &mut begun, out);
                 self.sign(index, signature);
-                Kind::Thinking { number, begun }
+                BlockKind::Thinking { number, begun }
             }
             BlockStart::Redacted { data } => {
                 self.redacted(data, out);
-                Kind::Other
+                BlockKind::Other
             }
             BlockStart::ToolCall { id, name } => {
                 let number = self.called;
                 self.called += 1;
                 self.call(id, name, number, out);
-                Kind::Call { number, argued: false }
+                BlockKind::Call { number, argued: false }
             }
             BlockStart::Opaque { dialect, name } if dialect == NAME && name == CUSTOM => {
                 let number = self.called;
                 self.called += 1;
                 self.customs.push((index, String::new()));
-                Kind::Custom { number }
+                BlockKind::Custom { number }
             }
-            BlockStart::Opaque { .. } => Kind::Other,
+            BlockStart::Opaque { .. } => BlockKind::Other,
         };
         self.blocks.push((index, kind));
     }
@@ -209,31 +209,31 @@ impl Writer {
             return;
         };
         let kind = match (kind, delta) {
-            (Kind::Text { .. }, Delta::Text(text)) => return self.content(text, out),
-            (Kind::Text { .. }, Delta::Citation(citation)) => {
+            (BlockKind::Text { .. }, Delta::Text(text)) => return self.content(text, out),
+            (BlockKind::Text { .. }, Delta::Citation(citation)) => {
                 self.citations.push((index, (**citation).clone()));
                 return;
             }
-            (Kind::Refusal, Delta::Text(text)) => return self.text("refusal", text, out),
+            (BlockKind::Refusal, Delta::Text(text)) => return self.text("refusal", text, out),
             (
-                Kind::Thinking { number, mut begun },
+                BlockKind::Thinking { number, mut begun },
                 // Providers may send plain text inside a reasoning block.
                 Delta::Thinking(text) | Delta::Text(text),
             ) => {
                 self.thinking(text, number, &mut begun, out);
-                Kind::Thinking { number, begun }
+                BlockKind::Thinking { number, begun }
             }
-            (Kind::Thinking { .. } | Kind::Call { .. }, Delta::Signature(mark)) => {
+            (BlockKind::Thinking { .. } | BlockKind::Call { .. }, Delta::Signature(mark)) => {
                 return self.sign(index, mark);
             }
-            (Kind::Call { number, .. }, Delta::ToolArguments(text)) => {
+            (BlockKind::Call { number, .. }, Delta::ToolArguments(text)) => {
                 if text.is_empty() {
                     return;
                 }
                 self.arguments(text, number, out);
-                Kind::Call { number, argued: true }
+                BlockKind::Call { number, argued: true }
             }
-            (Kind::Custom { .. }, Delta::Opaque(more)) => {
+            (BlockKind::Custom { .. }, Delta::Opaque(more)) => {
                 let mut customs = self.customs.iter_mut();
                 if let Some((_, json)) = customs.find(|(custom, _)| *custom == index) {
                     json.push_str(more);
@@ -259,16 +259,16 @@ impl Writer {
             return;
         };
         let (_, kind) = self.blocks.remove(place);
-        if let Kind::Call { number, argued: false } = kind {
+        if let BlockKind::Call { number, argued: false } = kind {
             // A call without arguments has an empty object.
             self.arguments("{}", number, out);
         }
-        if let Kind::Text { begins } = kind
+        if let BlockKind::Text { begins } = kind
             && !self.citations.is_empty()
         {
             self.annotate(index, begins);
         }
-        if let Kind::Custom { number } = kind {
+        if let BlockKind::Custom { number } = kind {
             let mut customs = self.customs.iter();
             if let Some(at) = customs.position(|(custom, _)| *custom == index) {
                 let (_, json) = self.customs.swap_remove(at);
@@ -279,11 +279,14 @@ impl Writer {
         if let Some(place) = signatures.position(|(signed, _)| *signed == index) {
             let (_, mark) = self.signatures.swap_remove(place);
             match kind {
-                Kind::Thinking { number, mut begun } => {
+                BlockKind::Thinking { number, mut begun } => {
                     self.signature(&mark, number, &mut begun, out);
                 }
-                Kind::Call { number, .. } => self.call_signature(&mark, number, out),
-                Kind::Text { .. } | Kind::Refusal | Kind::Custom { .. } | Kind::Other => {}
+                BlockKind::Call { number, .. } => self.call_signature(&mark, number, out),
+                BlockKind::Text { .. }
+                | BlockKind::Refusal
+                | BlockKind::Custom { .. }
+                | BlockKind::Other => {}
             }
         }
     }

@@ -10,7 +10,7 @@ use crate::dialects::shared::{extensions, openai_annotations};
 
 /// Writes a whole reply.
 pub(super) fn write(writer: &Writer, reply: &Reply) -> Vec<u8> {
-    let mut said = Said::default();
+    let mut said = MessageParts::default();
     for block in &reply.content {
         said.take(block);
     }
@@ -43,7 +43,7 @@ pub(super) fn write(writer: &Writer, reply: &Reply) -> Vec<u8> {
 
 /// The parts of a message.
 #[derive(Default)]
-struct Said {
+struct MessageParts {
     text: String,
     /// Number of characters in the text.
     length: u64,
@@ -54,7 +54,7 @@ struct Said {
     calls: Vec<Value>,
 }
 
-impl Said {
+impl MessageParts {
     fn take(&mut self, block: &Block) {
         match block {
             Block::Text { text, citations, .. } => {

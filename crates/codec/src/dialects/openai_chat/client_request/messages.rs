@@ -43,26 +43,26 @@ impl Reader<'_> {
         let was_in_results = std::mem::take(&mut self.in_results);
         match role.text()? {
             "system" | "developer" => {
-                self.left_over(message, &["role", "content"]);
+                self.report_unknown(message, &["role", "content"]);
                 let texts = texts(&message.need("content")?)?;
                 if self.request.messages.is_empty() {
                     self.request.system.extend(texts);
                 } else {
                     let content = texts.into_iter().map(Block::text).collect();
-                    self.say(Role::System, content);
+                    self.push_message(Role::System, content);
                 }
             }
             "user" => {
-                self.left_over(message, &["role", "content"]);
+                self.report_unknown(message, &["role", "content"]);
                 let content = self.content(&message.need("content")?)?;
-                self.say(Role::User, content);
+                self.push_message(Role::User, content);
             }
             "assistant" => {
                 let content = self.assistant(message)?;
-                self.say(Role::Assistant, content);
+                self.push_message(Role::Assistant, content);
             }
             "tool" => {
-                self.left_over(message, &["role", "content", "tool_call_id", "name"]);
+                self.report_unknown(message, &["role", "content", "tool_call_id", "name"]);
                 let id = message.need("tool_call_id")?.text()?.to_owned();
                 self.result(message, id, was_in_results)?;
             }
@@ -80,12 +80,12 @@ impl Reader<'_> {
         Ok(())
     }
 
-    fn say(&mut self, role: Role, content: Vec<Block>) {
+    fn push_message(&mut self, role: Role, content: Vec<Block>) {
         self.request.messages.push(Message { role, content });
     }
 
     /// Reports unknown members.
-    fn left_over(&mut self, node: &Node<'_>, known: &[&str]) {
+    fn report_unknown(&mut self, node: &Node<'_>, known: &[&str]) {
         for (name, value) in node.others(known) {
             let empty = match &value {
                 Value::Null => true,
@@ -129,7 +129,7 @@ impl Reader<'_> {
         self.in_results = true;
         match self.request.messages.last_mut() {
             Some(last) if joins => last.content.push(block),
-            _ => self.say(Role::User, vec![block]),
+            _ => self.push_message(Role::User, vec![block]),
         }
         Ok(())
     }
@@ -157,7 +157,7 @@ impl Reader<'_> {
                 return Ok(Block::Opaque { dialect: NAME.to_owned(), value: part.value().clone() });
             }
         };
-        self.left_over(part, &known);
+        self.report_unknown(part, &known);
         let inner = part.need(kind)?;
         match kind {
             "text" => Ok(Block::text(inner.text()?)),
@@ -188,7 +188,7 @@ impl Reader<'_> {
             Value::String(url) => url.as_str(),
             Value::Object(_) => {
                 if link.get("detail").is_some_and(|detail| detail.value() != "auto") {
-                    self.left_over(link, &["url"]);
+                    self.report_unknown(link, &["url"]);
                 }
                 link.need("url")?.text()?
             }
@@ -202,7 +202,7 @@ impl Reader<'_> {
     /// Reads an assistant message: reasoning, then text, then calls. The dialect has no other
     /// order.
     fn assistant(&mut self, message: &Node<'_>) -> Result<Vec<Block>, Fault> {
-        self.left_over(
+        self.report_unknown(
             message,
             &[
                 "role",

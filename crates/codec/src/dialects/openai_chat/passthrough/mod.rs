@@ -63,14 +63,14 @@ impl Passthrough for OpenAiChat {
     }
 
     fn injector(&self) -> Box<dyn StreamInjector> {
-        Box::new(Words)
+        Box::new(Injector)
     }
 }
 
 #[derive(Debug)]
-struct Words;
+struct Injector;
 
-impl StreamInjector for Words {
+impl StreamInjector for Injector {
     fn keep_alive(&self) -> Vec<u8> {
         keep_alive::COMMENT.to_vec()
     }

@@ -42,8 +42,8 @@ pub(super) fn read(body: &[u8]) -> Result<OpaqueOutline, JsonError> {
         match role.as_deref() {
             Some("user") => places.turn = at + 1,
             Some("assistant") => {
-                places.spoke(at);
-                let holder = places.hold(wholes(&message), None, None);
+                places.add_assistant(at);
+                let holder = places.add_container(wholes(&message), None, None);
                 let mut reader =
                     Reader { body, at, message: &message, holder, places: &mut places };
                 reader.reasoning()?;
@@ -115,7 +115,7 @@ impl Reader<'_, '_> {
     /// Records reasoning in pieces. Pieces of a stream with the same kind and index are one.
     fn details(&mut self, list: &Member<'_>, part: Part) -> Result<(), JsonError> {
         let details = list.elements(self.body)?;
-        let holder = self.places.hold(spans(&details), Some(part), None);
+        let holder = self.places.add_container(spans(&details), Some(part), None);
         let mut last = None;
         for (index, (kind, span)) in details.into_iter().enumerate() {
             if kind != Kind::Object {
@@ -141,7 +141,7 @@ impl Reader<'_, '_> {
             };
             let signature = signed.map(|(at, member)| Signature {
                 value: member.value.clone(),
-                part: Part::new(self.places.hold(wholes(&detail), Some(here), None), at),
+                part: Part::new(self.places.add_container(wholes(&detail), Some(here), None), at),
             });
             let said = said.filter(|_| kind != OpaqueKind::Redacted);
             if said.is_none() && signature.is_none() {
@@ -197,12 +197,12 @@ impl Reader<'_, '_> {
             }
             let within = Part::new(self.holder, place);
             let list = *list.get_or_insert_with(|| {
-                self.places.hold(spans(&chunks), Some(within), Some(FILLER))
+                self.places.add_container(spans(&chunks), Some(within), Some(FILLER))
             });
             let here = Part::new(list, index);
             let signature = find_text(&chunk, "signature").map(|(at, member)| Signature {
                 value: member.value.clone(),
-                part: Part::new(self.places.hold(wholes(&chunk), Some(here), None), at),
+                part: Part::new(self.places.add_container(wholes(&chunk), Some(here), None), at),
             });
             let mark = self.mark(index, OpaqueKind::Thinking);
             mark.texts = texts;
@@ -225,7 +225,7 @@ impl Reader<'_, '_> {
         }
         let mut members = self.message.iter();
         let content = members.find(|member| member.key == "content");
-        self.places.bare(Bare {
+        self.places.add_bare_message(Bare {
             object: object.clone(),
             content: content.map(|content| content.value.clone()),
             at: self.at,
@@ -247,13 +247,14 @@ impl Reader<'_, '_> {
             let mut found = None;
             for path in CALL_SIGNATURES {
                 if found.is_none() && reaches(self.body, span, path)? {
-                    let list = *holder
-                        .get_or_insert_with(|| self.places.hold(spans(&calls), Some(within), None));
+                    let list = *holder.get_or_insert_with(|| {
+                        self.places.add_container(spans(&calls), Some(within), None)
+                    });
                     found = self.signature(span, path, Part::new(list, index))?;
                 }
             }
             let call = members(self.body, span.start)?;
-            self.places.called(find(&call, "id").map(|(_, id)| id));
+            self.places.add_call_id(find(&call, "id").map(|(_, id)| id));
             let bare = find(&call, "extra_content").is_none();
             if found.is_none() && index > 0 {
                 continue;
@@ -282,7 +283,7 @@ impl Reader<'_, '_> {
             let Some((at, member)) = find(&members, name) else {
                 return Ok(None);
             };
-            within = Part::new(self.places.hold(wholes(&members), Some(within), None), at);
+            within = Part::new(self.places.add_container(wholes(&members), Some(within), None), at);
             if step + 1 == path.len() {
                 return Ok(Some(Signature { value: member.value.clone(), part: within }));
             }

@@ -32,7 +32,7 @@ pub(super) struct Calls {
 }
 
 /// More calls than any model makes at once.
-const MOST: usize = 4096;
+const MAX_CALLS: usize = 4096;
 
 /// One fragment of a call.
 #[derive(Default)]
@@ -51,7 +51,7 @@ const OLD_FORM: u64 = u64::MAX;
 impl Calls {
     /// Whether there are more calls than plausible.
     pub(super) fn too_many(&self) -> bool {
-        self.calls.len() > MOST
+        self.calls.len() > MAX_CALLS
     }
 
     /// Whether there are calls.

@@ -21,15 +21,10 @@ mod calls;
 mod chunk;
 mod details;
 
-/// The longest event of a stream.
-const EVENT_LIMIT: usize = 16 << 20;
-/// The longest whole reply.
-const WHOLE_LIMIT: usize = 64 << 20;
-
 /// Reads one reply.
 pub(super) struct Reader {
     framing: Framing,
-    state: State,
+    state: ReaderState,
 }
 
 enum Framing {
@@ -42,17 +37,17 @@ impl Reader {
     pub(super) fn new(variant: &'static Variant, streamed: bool) -> Self {
         Self {
             framing: if streamed {
-                Framing::Events(Framer::new(EVENT_LIMIT))
+                Framing::Events(Framer::new(MAX_EVENT_BYTES))
             } else {
                 Framing::Whole(Vec::new())
             },
-            state: State {
+            state: ReaderState {
                 variant,
                 streamed,
                 started: false,
                 frame: Frame::default(),
                 next: 0,
-                open: Open::Nothing,
+                open: OpenBlock::Nothing,
                 said: 0,
                 begins: 0,
                 calls: Calls::default(),
@@ -80,7 +75,7 @@ impl ReplyReader for Reader {
                 }
             }
             Framing::Whole(all) => {
-                if all.len() + bytes.len() > WHOLE_LIMIT {
+                if all.len() + bytes.len() > MAX_REPLY_BYTES {
                     *all = Vec::new();
                     state.fail(too_long("the provider's reply"), out);
                 } else {
@@ -125,7 +120,7 @@ fn too_long(what: &str) -> Fault {
 }
 
 /// The growing block. Tool calls grow independently.
-enum Open {
+enum OpenBlock {
     Nothing,
     Text(u32),
     Refusal(u32),
@@ -138,7 +133,7 @@ enum Open {
 }
 
 /// The state of the reader.
-struct State {
+struct ReaderState {
     variant: &'static Variant,
     streamed: bool,
     started: bool,
@@ -146,7 +141,7 @@ struct State {
     frame: Frame,
     /// Index of the next block.
     next: u32,
-    open: Open,
+    open: OpenBlock,
     /// Number of characters of text so far, and before the growing block.
     said: u64,
     begins: u64,
@@ -162,13 +157,13 @@ struct State {
     ended: bool,
 }
 
-impl State {
+impl ReaderState {
     fn frame(&mut self, data: &[u8], out: &mut dyn FnMut(Event<'_>)) {
         if self.ended || data.is_empty() {
             return;
         }
         if is_done(data) {
-            let reason = self.reason.take().unwrap_or_else(|| self.unsaid());
+            let reason = self.reason.take().unwrap_or_else(|| self.implied_end());
             return self.end(reason, out);
         }
         if self.chunk(data, out).is_err() {
@@ -183,7 +178,7 @@ impl State {
         }
         // A whole reply has ended, with or without a reason. A cut one is not JSON and has no end.
         if let Ok(true) = self.chunk(json, out) {
-            let unsaid = self.unsaid();
+            let unsaid = self.implied_end();
             self.reason.get_or_insert(unsaid);
         }
     }
@@ -341,7 +336,7 @@ impl State {
                     let words = detail.text.clone();
                     self.thinking(words, Some(&detail), out);
                 }
-                if detail.closed && matches!(self.open, Open::Thinking { .. }) {
+                if detail.closed && matches!(self.open, OpenBlock::Thinking { .. }) {
                     self.close(out);
                 }
             }
@@ -402,12 +397,12 @@ impl State {
 
     /// The block for text.
     fn text_block(&mut self, out: &mut dyn FnMut(Event<'_>)) -> u32 {
-        if let Open::Text(index) = self.open {
+        if let OpenBlock::Text(index) = self.open {
             return index;
         }
         self.close(out);
         let index = self.begin();
-        self.open = Open::Text(index);
+        self.open = OpenBlock::Text(index);
         self.begins = self.said;
         let block = BlockStart::Text { text: "".into() };
         out(Event::BlockStarted { index, block });
@@ -427,12 +422,12 @@ impl State {
         if words.is_empty() {
             return;
         }
-        let index = if let Open::Refusal(index) = self.open {
+        let index = if let OpenBlock::Refusal(index) = self.open {
             index
         } else {
             self.close(out);
             let index = self.begin();
-            self.open = Open::Refusal(index);
+            self.open = OpenBlock::Refusal(index);
             let block = BlockStart::Refusal { text: "".into() };
             out(Event::BlockStarted { index, block });
             index
@@ -451,7 +446,7 @@ impl State {
         self.summed_up |= summary;
         let asked = detail.and_then(|detail| detail.number);
         let goes_on = match &self.open {
-            Open::Thinking { number, mark, .. } => {
+            OpenBlock::Thinking { number, mark, .. } => {
                 mark.summary == summary
                     && match (number, asked) {
                         (Some(number), Some(asked)) => *number == asked,
@@ -464,7 +459,7 @@ impl State {
         if !goes_on {
             self.close(out);
             let index = self.begin();
-            self.open = Open::Thinking {
+            self.open = OpenBlock::Thinking {
                 index,
                 number: asked,
                 mark: DetailMeta { summary, ..DetailMeta::default() },
@@ -472,7 +467,7 @@ impl State {
             let block = BlockStart::Thinking { text: "".into(), signature: "".into() };
             out(Event::BlockStarted { index, block });
         }
-        let Open::Thinking { index, mark, .. } = &mut self.open else {
+        let OpenBlock::Thinking { index, mark, .. } = &mut self.open else {
             return;
         };
         let index = *index;
@@ -503,10 +498,10 @@ impl State {
 
     /// Ends the growing block.
     fn close(&mut self, out: &mut dyn FnMut(Event<'_>)) {
-        match std::mem::replace(&mut self.open, Open::Nothing) {
-            Open::Nothing => {}
-            Open::Text(index) | Open::Refusal(index) => out(Event::BlockEnded { index }),
-            Open::Thinking { index, mark, .. } => {
+        match std::mem::replace(&mut self.open, OpenBlock::Nothing) {
+            OpenBlock::Nothing => {}
+            OpenBlock::Text(index) | OpenBlock::Refusal(index) => out(Event::BlockEnded { index }),
+            OpenBlock::Thinking { index, mark, .. } => {
                 if self.variant.replay == Replay::Details
                     && let Some(signature) = mark.pack()
                 {
@@ -522,7 +517,7 @@ impl State {
         let reason = match word {
             "" => return,
             // Some servers send `stop` after tool calls, and some `tool_calls` without any.
-            "stop" | "tool_calls" | "function_call" => self.unsaid(),
+            "stop" | "tool_calls" | "function_call" => self.implied_end(),
             "length" | "model_length" | "max_tokens" => EndReason::Length,
             "content_filter" => EndReason::Refusal,
             "error" => {
@@ -540,7 +535,7 @@ impl State {
     }
 
     /// The end reason that the content implies.
-    fn unsaid(&self) -> EndReason {
+    fn implied_end(&self) -> EndReason {
         match (self.refused, self.called) {
             (true, _) => EndReason::Refusal,
             (_, true) => EndReason::ToolCalls,

@@ -231,7 +231,7 @@ impl<'a> Writer<'a> {
     }
 
     fn assistant(&mut self, blocks: &'a [Block]) -> Value {
-        let mut said = Said::default();
+        let mut said = AssistantParts::default();
         for block in blocks {
             match block {
                 Block::Thinking { text, signature } => {
@@ -270,7 +270,7 @@ impl<'a> Writer<'a> {
     }
 
     /// Returns an opaque part of this dialect to its original member.
-    fn own(&mut self, value: &Value, said: &mut Said) {
+    fn own(&mut self, value: &Value, said: &mut AssistantParts) {
         let kind = value.get("type").and_then(Value::as_str).unwrap_or_default();
         if kind == "audio" {
             said.audio = value.get("audio").cloned();
@@ -287,7 +287,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    fn thinking(&mut self, text: &str, signature: Option<&str>, said: &mut Said) {
+    fn thinking(&mut self, text: &str, signature: Option<&str>, said: &mut AssistantParts) {
         match self.variant.replay {
             Replay::Nothing => self.thinking_omitted += 1,
             Replay::ReasoningContent | Replay::ReasoningContentAlways | Replay::Reasoning => {
@@ -352,7 +352,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    fn redacted(&mut self, data: &str, said: &mut Said) {
+    fn redacted(&mut self, data: &str, said: &mut AssistantParts) {
         match self.variant.replay {
             Replay::Details => {
                 let mark = DetailMeta::unpack(data);
@@ -402,7 +402,7 @@ impl<'a> Writer<'a> {
         spelled
     }
 
-    fn assemble(&self, said: Said) -> Value {
+    fn assemble(&self, said: AssistantParts) -> Value {
         let mut message = Map::new();
         message.insert("role".to_owned(), "assistant".into());
         let mut content = self.content(said.parts);
@@ -460,7 +460,7 @@ impl<'a> Writer<'a> {
 
 /// The parts of an assistant message.
 #[derive(Default)]
-struct Said {
+struct AssistantParts {
     reasoning: String,
     details: Vec<Value>,
     parts: Vec<Value>,

@@ -66,8 +66,8 @@ impl<'l> Conversation<'l> {
             kind => {
                 let block = Block::Opaque { dialect: NAME.to_owned(), value: item.value().clone() };
                 match role_of(kind) {
-                    Role::Assistant => self.said(block),
-                    Role::User => self.answered(block),
+                    Role::Assistant => self.push_block(block),
+                    Role::User => self.push_result(block),
                     Role::System => self.message(Role::System, vec![block]),
                 }
                 Ok(())
@@ -85,7 +85,7 @@ impl<'l> Conversation<'l> {
     }
 
     /// Adds a block to the turn of the model.
-    fn said(&mut self, block: Block) {
+    fn push_block(&mut self, block: Block) {
         match self.messages.last_mut() {
             Some(message) if message.role == Role::Assistant => message.content.push(block),
             _ => self.message(Role::Assistant, vec![block]),
@@ -93,7 +93,7 @@ impl<'l> Conversation<'l> {
     }
 
     /// Adds a tool result.
-    fn answered(&mut self, block: Block) {
+    fn push_result(&mut self, block: Block) {
         let result =
             |block: &Block| matches!(block, Block::ToolResult { .. } | Block::Opaque { .. });
         match self.messages.last_mut() {
@@ -141,7 +141,7 @@ impl<'l> Conversation<'l> {
                     if let Block::Text { signature, .. } = &mut block {
                         signature.clone_from(&phase);
                     }
-                    self.said(block);
+                    self.push_block(block);
                 }
             }
             Role::System if self.messages.is_empty() && blocks.iter().all(is_text) => {
@@ -220,7 +220,7 @@ impl<'l> Conversation<'l> {
         if text.is_empty() && signature.is_none() {
             self.losses.omit("thinking", "empty");
         } else {
-            self.said(Block::Thinking { text, signature });
+            self.push_block(Block::Thinking { text, signature });
         }
         Ok(())
     }
@@ -230,7 +230,7 @@ impl<'l> Conversation<'l> {
         if item.others(&known).values().any(|value| !value.is_null()) {
             self.losses.omit("tool_call.settings", "no_word");
         }
-        self.said(Block::ToolCall {
+        self.push_block(Block::ToolCall {
             id: item.need("call_id")?.text()?.to_owned(),
             name: item.need("name")?.text()?.to_owned(),
             arguments: item.need("arguments")?.text()?.to_owned(),
@@ -254,7 +254,7 @@ impl<'l> Conversation<'l> {
         } else {
             return Err(output.wrong("a string or a list"));
         }
-        self.answered(Block::ToolResult { id, name: None, content, is_error: false });
+        self.push_result(Block::ToolResult { id, name: None, content, is_error: false });
         Ok(())
     }
 }

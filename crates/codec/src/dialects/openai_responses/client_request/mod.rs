@@ -52,9 +52,9 @@ pub(super) fn read(body: &[u8]) -> Result<Lossy<Request>, Fault> {
     // The earlier conversation may be stored elsewhere.
     let continued = root.get("previous_response_id").is_some() || root.get("prompt").is_some();
     match root.get("input") {
-        Some(input) => {
-            conversation.read(&input).map_err(|fault| state::as_sent(fault, root.value()))?
-        }
+        Some(input) => conversation
+            .read(&input)
+            .map_err(|fault| state::with_client_index(fault, root.value()))?,
         None if continued => {}
         None => conversation.read(&root.need("input")?)?,
     }

@@ -35,7 +35,7 @@ impl Passthrough for OpenAiResponses {
     }
 
     fn injector(&self) -> Box<dyn StreamInjector> {
-        Box::new(Words::default())
+        Box::new(Injector::default())
     }
 }
 
@@ -57,7 +57,7 @@ fn name_in(json: &[u8], start: usize) -> Option<Span> {
 
 /// The state of a stream that the injector needs.
 #[derive(Debug, Default)]
-struct Words {
+struct Injector {
     /// The number of the last event.
     sequence: u64,
     begun: bool,
@@ -66,7 +66,7 @@ struct Words {
     model: String,
 }
 
-impl StreamInjector for Words {
+impl StreamInjector for Injector {
     fn see(&mut self, frame: Frame<'_>) {
         let data = frame.data;
         if let Some(sequence) = sequence(data) {
@@ -143,7 +143,7 @@ mod tests {
 
     #[test]
     fn a_sign_of_life_bears_the_last_number_and_never_comes_first() {
-        let mut words = Words::default();
+        let mut words = Injector::default();
         assert!(words.keep_alive().is_empty());
         words.see(frame(CREATED));
         words.see(frame(
@@ -157,7 +157,7 @@ mod tests {
 
     #[test]
     fn an_error_ends_the_response_that_began() {
-        let mut words = Words::default();
+        let mut words = Injector::default();
         words.see(frame(CREATED));
         let fault = Fault::new(FaultKind::Unreachable, "gone");
         let mut told = Vec::new();

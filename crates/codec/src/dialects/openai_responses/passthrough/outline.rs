@@ -26,7 +26,7 @@ pub(super) fn read(body: &[u8]) -> Result<OpaqueOutline, JsonError> {
         return Ok(places);
     };
     let items = input.elements(body)?;
-    let list = places.hold(spans(&items), None, Some(FILLER));
+    let list = places.add_container(spans(&items), None, Some(FILLER));
     let mut led = None;
     for (at, (kind, span)) in items.into_iter().enumerate() {
         if kind == Kind::Object {
@@ -57,7 +57,7 @@ fn item(
         }
         kind => {
             if kind == Some("function_call") {
-                places.called(find(&members, "call_id").map(|(_, id)| id));
+                places.add_call_id(find(&members, "call_id").map(|(_, id)| id));
             }
             let said = role.as_deref() == Some("assistant")
                 || kind.is_some_and(|kind| kind.ends_with("_call"));
@@ -69,13 +69,13 @@ fn item(
             let led = led.filter(|_| said);
             if let (Some(mark), Some((id, _))) = (led, find_text(&members, "id")) {
                 // The provider uses this id to demand the reasoning that led to the item.
-                let holder = places.hold(wholes(&members), Some(part), None);
+                let holder = places.add_container(wholes(&members), Some(part), None);
                 places.marks[mark].whole.push(Part::new(holder, id));
             }
             return Ok(led);
         }
     }
-    places.spoke(at);
+    places.add_assistant(at);
     let mut texts = Vec::new();
     for name in ["summary", "content"] {
         if let (true, Some((_, list))) = (texts.is_empty(), find(&members, name)) {
@@ -89,7 +89,7 @@ fn item(
     }
     let signature = encrypted.map(|(place, member)| Signature {
         value: member.value.clone(),
-        part: Part::new(places.hold(wholes(&members), Some(part), None), place),
+        part: Part::new(places.add_container(wholes(&members), Some(part), None), place),
     });
     places.marks.push(OpaquePart {
         texts,

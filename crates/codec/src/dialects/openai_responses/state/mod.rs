@@ -154,7 +154,7 @@ impl Stated {
             kept.insert("conversation".to_owned(), json!({"id": conversation}));
         }
         // Members of a wrong type stay, so that the reader reports them.
-        body.retain(|name, value| !STATE.contains(&name.as_str()) || !fits(name, value));
+        body.retain(|name, value| !STATE.contains(&name.as_str()) || !has_right_type(name, value));
         // The reader reports a missing or malformed input.
         let listed = matches!(
             body.get("input"),
@@ -166,7 +166,7 @@ impl Stated {
             let input = history.iter().chain(added).cloned().collect();
             body.insert("input".to_owned(), Value::Array(input));
         }
-        if body.get("stream").is_none_or(|said| fits("stream", said)) {
+        if body.get("stream").is_none_or(|said| has_right_type("stream", said)) {
             body.insert("stream".to_owned(), streams.into());
         }
         body.insert(KEPT.to_owned(), kept.into());
@@ -175,7 +175,7 @@ impl Stated {
 }
 
 /// Corrects the item index in a fault: the client did not send the items of the history.
-pub(super) fn as_sent(mut fault: Fault, body: &Value) -> Fault {
+pub(super) fn with_client_index(mut fault: Fault, body: &Value) -> Fault {
     let history = body.get(KEPT).and_then(|kept| kept.get(HISTORY)?.as_u64());
     let moved = || {
         let (number, rest) = fault.message.strip_prefix("input[")?.split_once(']')?;
@@ -204,7 +204,7 @@ pub fn needs_its_maker(response: &Value) -> bool {
 }
 
 /// Whether a member about state has the right type.
-fn fits(name: &str, value: &Value) -> bool {
+fn has_right_type(name: &str, value: &Value) -> bool {
     value.is_null()
         || match name {
             "previous_response_id" => value.is_string(),

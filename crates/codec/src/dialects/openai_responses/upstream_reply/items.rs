@@ -8,14 +8,13 @@ use std::collections::HashSet;
 
 use throughline_canonical::{BlockStart, Delta, Event};
 
-use super::super::annotations;
-use super::super::{NAME, PHASE};
+use super::super::{NAME, PHASE, annotations};
 use super::item_parts::{ItemParts, Kind, Part, each_part, joined, member};
 use super::{Out, Place};
 use crate::json::{JsonError, Span, each_element, inside, slice, text};
 
 /// Maximum number of open items.
-const OPEN_MOST: usize = 1024;
+const MAX_OPEN_ITEMS: usize = 1024;
 
 /// Whether an event adds text or repeats all of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,7 +73,7 @@ struct OpenBlock {
 
 impl Items {
     /// Number of emitted blocks.
-    pub(super) fn told(&self) -> u32 {
+    pub(super) fn block_count(&self) -> u32 {
         self.blocks
     }
 
@@ -102,7 +101,7 @@ impl Items {
         out: Out<'_>,
     ) -> Result<bool, JsonError> {
         let parts = ItemParts::read(data, item)?;
-        if self.open.len() >= OPEN_MOST {
+        if self.open.len() >= MAX_OPEN_ITEMS {
             return Ok(false);
         }
         let place = parts.place(data, output_index);
@@ -479,7 +478,7 @@ impl Items {
 
     /// Adds an item that was not announced. A call needs its name first.
     fn unannounced(&mut self, kind: Kind, place: &Place<'_>) -> Option<usize> {
-        if kind == Kind::Call || self.is_done(place) || self.open.len() >= OPEN_MOST {
+        if kind == Kind::Call || self.is_done(place) || self.open.len() >= MAX_OPEN_ITEMS {
             return None;
         }
         self.open.push(Item {

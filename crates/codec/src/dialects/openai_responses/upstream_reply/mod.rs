@@ -18,11 +18,6 @@ use crate::json::{
 mod item_parts;
 mod items;
 
-/// The longest event.
-const EVENT_LIMIT: usize = 16 << 20;
-/// The longest whole reply.
-const REPLY_LIMIT: usize = 64 << 20;
-
 /// The receiver of events.
 pub(super) type Out<'o> = &'o mut dyn FnMut(Event<'_>);
 
@@ -52,7 +47,7 @@ impl Reader {
     pub(super) fn new(model: &str, streamed: bool) -> Self {
         Self {
             framing: if streamed {
-                Framing::Events(Framer::new(EVENT_LIMIT))
+                Framing::Events(Framer::new(MAX_EVENT_BYTES))
             } else {
                 Framing::Whole(Vec::new())
             },
@@ -70,7 +65,7 @@ impl Reader {
 impl ReplyReader for Reader {
     fn push(&mut self, bytes: &[u8], out: Out<'_>) {
         // Cut at the limit, so that the result does not depend on the pieces.
-        let room = REPLY_LIMIT - self.received;
+        let room = MAX_REPLY_BYTES - self.received;
         let taken = &bytes[..bytes.len().min(room)];
         self.received += taken.len();
         let reply = &mut self.reply;
@@ -118,7 +113,7 @@ impl ReplyState {
         if self.ended {
             return;
         }
-        if frame.data.len() > EVENT_LIMIT {
+        if frame.data.len() > MAX_EVENT_BYTES {
             return self.fail(too_long("an event"), out);
         }
         // Malformed data affects only its own event.
@@ -234,7 +229,7 @@ impl ReplyState {
     /// Reads the items that the last event repeats. They count if a server did not send them
     /// before, or did not complete them.
     fn repeated(&mut self, json: &[u8], output: &Span, out: Out<'_>) -> Result<(), JsonError> {
-        if self.items.told() == 0 {
+        if self.items.block_count() == 0 {
             return self.output(json, output, out);
         }
         if !self.items.any_open() {

@@ -13,7 +13,7 @@ use crate::dialects::{Outgoing, Target};
 mod items;
 
 /// The provider's minimum for the output limit.
-const LEAST_TOKENS: u64 = 16;
+const MIN_OUTPUT_TOKENS: u64 = 16;
 
 /// Writes a request.
 pub(super) fn write(request: &Request, target: &Target<'_>) -> Lossy<Outgoing> {
@@ -59,10 +59,10 @@ pub(super) fn write(request: &Request, target: &Target<'_>) -> Lossy<Outgoing> {
         put("parallel_tool_calls", parallel.into());
     }
     if let Some(most) = request.max_tokens {
-        if most < LEAST_TOKENS {
+        if most < MIN_OUTPUT_TOKENS {
             losses.adapt("max_tokens", "range");
         }
-        put("max_output_tokens", most.max(LEAST_TOKENS).into());
+        put("max_output_tokens", most.max(MIN_OUTPUT_TOKENS).into());
     }
     let sampling = &request.sampling;
     if let Some(temperature) = sampling.temperature {

@@ -43,26 +43,26 @@ impl Reader<'_> {
         let number = node.get("block").map(|number| number.count()).transpose()?;
         let block = match kind.text()? {
             "text" if flag(node, "refusal")? == Some(true) => {
-                Block::Refusal { text: words(node, &["text", "content"])? }
+                Block::Refusal { text: first_text(node, &["text", "content"])? }
             }
             "text" => Block::Text {
-                text: words(node, &["text", "content"])?,
-                signature: mark(node)?,
+                text: first_text(node, &["text", "content"])?,
+                signature: read_signature(node)?,
                 citations: Vec::new(),
             },
             "thinking" => Block::Thinking {
-                text: words(node, &["thinking", "text", "content"])?,
-                signature: mark(node)?,
+                text: first_text(node, &["thinking", "text", "content"])?,
+                signature: read_signature(node)?,
             },
             "thinking_signature" | "signature" => {
-                let mark = words(node, &["signature", "content"])?;
+                let mark = first_text(node, &["signature", "content"])?;
                 self.sign(mark, number);
                 return Ok(());
             }
             "redacted_thinking" | "redacted" => {
-                Block::Redacted { data: words(node, &["data", "content"])? }
+                Block::Redacted { data: first_text(node, &["data", "content"])? }
             }
-            "refusal" => Block::Refusal { text: words(node, &["text", "content"])? },
+            "refusal" => Block::Refusal { text: first_text(node, &["text", "content"])? },
             "tool_call" => call(node)?,
             "tool_result" => self.result(node)?,
             "media" => media(node)?,
@@ -149,7 +149,7 @@ impl Reader<'_> {
 }
 
 /// The first of these members that is present.
-fn words(node: &Node<'_>, names: &[&'static str]) -> Result<String, Fault> {
+fn first_text(node: &Node<'_>, names: &[&'static str]) -> Result<String, Fault> {
     let found = names.iter().find_map(|name| node.get(name));
     match (found, names.first()) {
         (Some(text), _) => text.text().map(str::to_owned),
@@ -158,7 +158,7 @@ fn words(node: &Node<'_>, names: &[&'static str]) -> Result<String, Fault> {
     }
 }
 
-fn mark(node: &Node<'_>) -> Result<Option<String>, Fault> {
+fn read_signature(node: &Node<'_>) -> Result<Option<String>, Fault> {
     Ok(string(node, "signature")?.filter(|mark| !mark.is_empty()))
 }
 
@@ -175,7 +175,7 @@ fn call(node: &Node<'_>) -> Result<Block, Fault> {
         id: node.need("id")?.text()?.to_owned(),
         name: node.need("name")?.text()?.to_owned(),
         arguments,
-        signature: mark(node)?,
+        signature: read_signature(node)?,
     })
 }
 

@@ -9,7 +9,7 @@ use throughline_canonical::{
     Usage,
 };
 
-use self::step::{Kind, Part};
+use self::step::{Part, PartKind};
 use super::{MESSAGE_ID, NAME};
 use crate::dialects::shared::keep_alive;
 use crate::dialects::shared::reply_end::{fault_of_end, may_cut_a_call};
@@ -20,7 +20,7 @@ mod step;
 
 /// Writes one reply.
 pub(super) struct Writer {
-    form: Form,
+    form: ClientView,
     open: Vec<Part>,
     /// A call that has ended and may have been cut. The next event shows it.
     held: Option<Part>,
@@ -30,12 +30,12 @@ pub(super) struct Writer {
     called: bool,
     usage: Usage,
     details: EndDetails,
-    state: State,
+    state: Progress,
 }
 
 /// The progress of the reply.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum State {
+enum Progress {
     New,
     Begun,
     Failed,
@@ -44,7 +44,7 @@ enum State {
 
 /// What the client knows and wants to see.
 #[derive(Clone)]
-struct Form {
+struct ClientView {
     message_id: String,
     /// The client's name of the model.
     model: String,
@@ -54,7 +54,7 @@ struct Form {
     tools: BTreeSet<String>,
 }
 
-impl Form {
+impl ClientView {
     fn read(request: &Request, identity: &ReplyIdentity) -> Self {
         let goes_on = request.extra.get(NAME).and_then(|extra| extra.get(MESSAGE_ID)?.as_str());
         let tools = request.tools.iter().filter_map(|tool| match tool {
@@ -81,10 +81,10 @@ impl Form {
 
 impl Writer {
     pub(super) fn new(request: &Request, identity: &ReplyIdentity) -> Self {
-        Self::with(Form::read(request, identity))
+        Self::with(ClientView::read(request, identity))
     }
 
-    fn with(form: Form) -> Self {
+    fn with(form: ClientView) -> Self {
         Self {
             form,
             open: Vec::new(),
@@ -94,16 +94,16 @@ impl Writer {
             called: false,
             usage: Usage::default(),
             details: EndDetails::default(),
-            state: State::New,
+            state: Progress::New,
         }
     }
 
     /// Writes the start, once. `theirs` is the provider's name of the model.
     fn begin(&mut self, theirs: &str, out: &mut Vec<u8>) {
-        if self.state != State::New {
+        if self.state != Progress::New {
             return;
         }
-        self.state = State::Begun;
+        self.state = Progress::Begun;
         let model = match self.form.model.as_str() {
             "" => theirs,
             asked => asked,
@@ -119,7 +119,7 @@ impl Writer {
         out.extend_from_slice(b"\n\ndata: {\"type\":\"start-step\"}\n\n");
     }
 
-    fn part(&mut self, index: u32, kind: Kind) -> Part {
+    fn part(&mut self, index: u32, kind: PartKind) -> Part {
         self.parts += 1;
         Part::new(index, kind, self.parts)
     }
@@ -134,12 +134,12 @@ impl Writer {
         let part = match block {
             // There is no part for refusals; the finish reason shows it.
             BlockStart::Text { text } | BlockStart::Refusal { text } => {
-                let mut part = self.part(index, Kind::Text);
+                let mut part = self.part(index, PartKind::Text);
                 part.grow(text, out);
                 part
             }
             BlockStart::Thinking { text, signature } => {
-                let mut part = self.part(index, Kind::Reasoning);
+                let mut part = self.part(index, PartKind::Reasoning);
                 part.begin(out);
                 if !self.form.hidden {
                     part.grow(text, out);
@@ -148,7 +148,7 @@ impl Writer {
                 part
             }
             BlockStart::Redacted { data } => {
-                return self.part(index, Kind::Reasoning).redacted(data, out);
+                return self.part(index, PartKind::Reasoning).redacted(data, out);
             }
             BlockStart::ToolCall { id, name } => {
                 self.called = true;
@@ -166,15 +166,17 @@ impl Writer {
             return;
         };
         match (part.kind, delta) {
-            (Kind::Text, Delta::Text(text)) | (Kind::Call, Delta::ToolArguments(text)) => {
+            (PartKind::Text, Delta::Text(text)) | (PartKind::Call, Delta::ToolArguments(text)) => {
                 part.grow(text, out);
             }
             // Providers may send plain text inside a reasoning block.
-            (Kind::Reasoning, Delta::Thinking(text) | Delta::Text(text)) if !self.form.hidden => {
+            (PartKind::Reasoning, Delta::Thinking(text) | Delta::Text(text))
+                if !self.form.hidden =>
+            {
                 part.grow(text, out);
             }
             (_, Delta::Signature(mark)) => part.sign(mark),
-            (Kind::Text, Delta::Citation(citation)) => self.source(citation, out),
+            (PartKind::Text, Delta::Citation(citation)) => self.source(citation, out),
             _ => {}
         }
     }
@@ -217,7 +219,7 @@ impl Writer {
     }
 
     fn fault(&mut self, fault: &Fault, out: &mut Vec<u8>) {
-        if self.state == State::Failed {
+        if self.state == Progress::Failed {
             return;
         }
         self.begin("", out);
@@ -225,7 +227,7 @@ impl Writer {
         for mut part in self.held.take().into_iter().chain(open) {
             part.give_up(out);
         }
-        self.state = State::Failed;
+        self.state = Progress::Failed;
         out.extend_from_slice(b"data: {\"type\":\"error\",\"errorText\":");
         quote_bytes(&fault.message, out);
         out.extend_from_slice(b"}\n\n");
@@ -246,8 +248,8 @@ impl Writer {
             }
         }
         out.extend_from_slice(b"data: {\"type\":\"finish-step\"}\n\ndata: ");
-        let failed = self.state == State::Failed;
-        self.state = State::Ended;
+        let failed = self.state == Progress::Failed;
+        self.state = Progress::Ended;
         let mut finish = ObjectWriter::new(out);
         finish
             .text("type", "finish")
@@ -309,12 +311,12 @@ impl ReplyWriter for Writer {
             self.release(out);
         }
         match (event, self.state) {
-            (_, State::Ended) => {}
+            (_, Progress::Ended) => {}
             (Event::Usage(usage), _) => self.usage.update(*usage),
             (Event::EndExplained(details), _) => self.details.clone_from(details),
             (Event::Ended { reason }, _) => self.end(reason, out),
             // After an error, only the end matters.
-            (_, State::Failed) => {}
+            (_, Progress::Failed) => {}
             (Event::MessageStarted { model, .. }, _) => self.begin(model, out),
             (Event::BlockStarted { index, block }, _) => self.start(*index, block, out),
             (Event::BlockDelta { index, delta }, _) => self.delta(*index, delta, out),
@@ -325,7 +327,7 @@ impl ReplyWriter for Writer {
     }
 
     fn keep_alive(&mut self, out: &mut Vec<u8>) {
-        if self.state != State::Ended {
+        if self.state != Progress::Ended {
             out.extend_from_slice(keep_alive::COMMENT);
         }
     }

@@ -1,7 +1,7 @@
 //! The open parts of a reply. All text and reasoning must be closed before a step ends, so open
 //! parts are tracked here.
 
-use super::super::metadata::{self, Mark};
+use super::super::metadata::{self, ProviderValue};
 use crate::json::{OneLine, escape_bytes, quote_bytes};
 
 /// An open part.
@@ -9,7 +9,7 @@ use crate::json::{OneLine, escape_bytes, quote_bytes};
 pub(super) struct Part {
     /// Its index in the incoming events.
     pub(super) index: u32,
-    pub(super) kind: Kind,
+    pub(super) kind: PartKind,
     /// Whether its start chunk was written.
     begun: bool,
     /// The id of the part, or of the call, as JSON.
@@ -23,7 +23,7 @@ pub(super) struct Part {
 
 /// The kind of a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum PartKind {
     Text,
     Reasoning,
     Call,
@@ -41,9 +41,9 @@ struct Call {
 
 impl Part {
     /// Creates a part of text or reasoning.
-    pub(super) fn new(index: u32, kind: Kind, number: usize) -> Self {
+    pub(super) fn new(index: u32, kind: PartKind, number: usize) -> Self {
         let mut id = Vec::new();
-        let mark = if kind == Kind::Text { 't' } else { 'r' };
+        let mark = if kind == PartKind::Text { 't' } else { 'r' };
         quote_bytes(&format!("{mark}{number}"), &mut id);
         Self::with_id(index, kind, id)
     }
@@ -53,23 +53,23 @@ impl Part {
         let (mut quoted, mut tool) = (Vec::new(), Vec::new());
         quote_bytes(id, &mut quoted);
         quote_bytes(name, &mut tool);
-        let mut part = Self::with_id(index, Kind::Call, quoted);
+        let mut part = Self::with_id(index, PartKind::Call, quoted);
         part.call.name = tool;
         part.call.dynamic = dynamic;
         part
     }
 
-    fn with_id(index: u32, kind: Kind, id: Vec<u8>) -> Self {
+    fn with_id(index: u32, kind: PartKind, id: Vec<u8>) -> Self {
         let mut head = Vec::new();
         head.extend_from_slice(b"data: {\"type\":\"");
         head.extend_from_slice(match kind {
-            Kind::Text => b"text-delta\",\"id\":".as_slice(),
-            Kind::Reasoning => b"reasoning-delta\",\"id\":",
-            Kind::Call => b"tool-input-delta\",\"toolCallId\":",
+            PartKind::Text => b"text-delta\",\"id\":".as_slice(),
+            PartKind::Reasoning => b"reasoning-delta\",\"id\":",
+            PartKind::Call => b"tool-input-delta\",\"toolCallId\":",
         });
         head.extend_from_slice(&id);
         head.extend_from_slice(match kind {
-            Kind::Call => b",\"inputTextDelta\":\"".as_slice(),
+            PartKind::Call => b",\"inputTextDelta\":\"".as_slice(),
             _ => b",\"delta\":\"",
         });
         Self {
@@ -87,17 +87,17 @@ impl Part {
     fn open(&self, kind: &str, out: &mut Vec<u8>) {
         out.extend_from_slice(b"data: {\"type\":\"");
         out.extend_from_slice(match self.kind {
-            Kind::Text => b"text-".as_slice(),
-            Kind::Reasoning => b"reasoning-",
-            Kind::Call => b"tool-input-",
+            PartKind::Text => b"text-".as_slice(),
+            PartKind::Reasoning => b"reasoning-",
+            PartKind::Call => b"tool-input-",
         });
         out.extend_from_slice(kind.as_bytes());
         out.extend_from_slice(match self.kind {
-            Kind::Call => b"\",\"toolCallId\":".as_slice(),
+            PartKind::Call => b"\",\"toolCallId\":".as_slice(),
             _ => b"\",\"id\":",
         });
         out.extend_from_slice(&self.id);
-        if self.kind == Kind::Call {
+        if self.kind == PartKind::Call {
             out.extend_from_slice(b",\"toolName\":");
             out.extend_from_slice(&self.call.name);
         }
@@ -125,7 +125,7 @@ impl Part {
             return;
         }
         self.begin(out);
-        if self.kind == Kind::Call {
+        if self.kind == PartKind::Call {
             self.call.arguments.push_str(more);
         }
         out.extend_from_slice(&self.head);
@@ -139,22 +139,22 @@ impl Part {
 
     /// Whether it may be a cut call: its arguments are empty or malformed.
     pub(super) fn may_be_cut(&self) -> bool {
-        self.kind == Kind::Call && OneLine::of(&self.call.arguments).is_none()
+        self.kind == PartKind::Call && OneLine::of(&self.call.arguments).is_none()
     }
 
     /// Writes the end of the part, with its signature.
     pub(super) fn end(&mut self, out: &mut Vec<u8>) {
         // An empty text leaves no part, unless it has a signature.
-        if self.kind == Kind::Text && !self.begun && self.signature.is_empty() {
+        if self.kind == PartKind::Text && !self.begun && self.signature.is_empty() {
             return;
         }
         self.begin(out);
         match self.kind {
-            Kind::Call => self.end_call(out),
-            Kind::Text | Kind::Reasoning => self.open("end", out),
+            PartKind::Call => self.end_call(out),
+            PartKind::Text | PartKind::Reasoning => self.open("end", out),
         }
         if !self.signature.is_empty() {
-            metadata::write(Mark::Signature(&self.signature), out);
+            metadata::write(ProviderValue::Signature(&self.signature), out);
         }
         self.close(out);
     }
@@ -184,7 +184,7 @@ impl Part {
     /// Writes the end of a cut part, without a signature. A cut call stays incomplete so that
     /// clients do not run it.
     pub(super) fn give_up(&mut self, out: &mut Vec<u8>) {
-        if self.kind != Kind::Call {
+        if self.kind != PartKind::Call {
             self.signature.clear();
             self.end(out);
         }
@@ -194,7 +194,7 @@ impl Part {
     pub(super) fn redacted(mut self, data: &str, out: &mut Vec<u8>) {
         self.begin(out);
         self.open("end", out);
-        metadata::write(Mark::Redacted(data), out);
+        metadata::write(ProviderValue::Redacted(data), out);
         self.close(out);
     }
 }

@@ -4,7 +4,7 @@
 use serde_json::Value;
 use throughline_canonical::{Block, Fault, Loss, Message, Request, Role, Source};
 
-use super::super::metadata::{self, Mark};
+use super::super::metadata::{self, ProviderValue};
 use super::tool_parts;
 use crate::dialects::shared::fields::string;
 use crate::dialects::shared::losses::omit;
@@ -13,7 +13,7 @@ use crate::json::Node;
 
 /// The answer to regenerate.
 #[derive(Debug)]
-pub(super) enum Anew {
+pub(super) enum Regenerate {
     Nothing,
     /// The last answer.
     Last,
@@ -24,7 +24,7 @@ pub(super) enum Anew {
 /// Reads the messages. Returns the id of the message that the reply continues, if any.
 pub(super) fn read(
     messages: &Node<'_>,
-    anew: &Anew,
+    anew: &Regenerate,
     request: &mut Request,
     losses: &mut Vec<Loss>,
 ) -> Result<Option<String>, Fault> {
@@ -37,9 +37,9 @@ pub(super) fn read(
         let role = message.need("role")?;
         let assistant = role.text()? == "assistant";
         let is_meant = match anew {
-            Anew::Nothing => false,
-            Anew::Last => place + 1 == count,
-            Anew::Message(named) => id.as_ref() == Some(named),
+            Regenerate::Nothing => false,
+            Regenerate::Last => place + 1 == count,
+            Regenerate::Message(named) => id.as_ref() == Some(named),
         };
         // An answer is regenerated from the messages before it, a question from all messages up to
         // it.
@@ -75,12 +75,12 @@ impl Reader<'_> {
                     });
                     self.request.system.extend(texts);
                 } else {
-                    self.say(Role::System, content);
+                    self.push_message(Role::System, content);
                 }
             }
             "user" => {
                 let content = self.content(message)?;
-                self.say(Role::User, content);
+                self.push_message(Role::User, content);
             }
             "assistant" => self.assistant(message)?,
             _ => return Err(role.refuse("expected `system`, `user` or `assistant`")),
@@ -90,7 +90,7 @@ impl Reader<'_> {
 
     /// Adds a message. Front ends keep an empty message for a reply that failed at once; it is
     /// skipped.
-    fn say(&mut self, role: Role, content: Vec<Block>) {
+    fn push_message(&mut self, role: Role, content: Vec<Block>) {
         if !content.is_empty() {
             self.request.messages.push(Message { role, content });
         }
@@ -119,7 +119,7 @@ impl Reader<'_> {
     /// Reads an assistant message, reply by reply, each with the results of its calls.
     fn assistant(&mut self, message: &Node<'_>) -> Result<(), Fault> {
         if let (None, Some(content)) = (message.get("parts"), message.get("content")) {
-            self.say(Role::Assistant, vec![Block::text(content.text()?)]);
+            self.push_message(Role::Assistant, vec![Block::text(content.text()?)]);
             return Ok(());
         }
         let parts = message.need("parts")?;
@@ -129,8 +129,8 @@ impl Reader<'_> {
             let kind = part.need("type")?;
             match kind.text()? {
                 "step-start" => {
-                    self.say(Role::Assistant, std::mem::take(&mut said));
-                    self.say(Role::User, std::mem::take(&mut results));
+                    self.push_message(Role::Assistant, std::mem::take(&mut said));
+                    self.push_message(Role::User, std::mem::take(&mut results));
                 }
                 "text" => {
                     let text = part.need("text")?.text()?.to_owned();
@@ -149,8 +149,8 @@ impl Reader<'_> {
                 },
             }
         }
-        self.say(Role::Assistant, said);
-        self.say(Role::User, results);
+        self.push_message(Role::Assistant, said);
+        self.push_message(Role::User, results);
         Ok(())
     }
 
@@ -173,11 +173,11 @@ impl Reader<'_> {
 fn reasoning(part: &Node<'_>) -> Result<Option<Block>, Fault> {
     let text = part.need("text")?.text()?.to_owned();
     let signature = match metadata::read(part, "providerMetadata") {
-        Some(Mark::Redacted(data)) => {
+        Some(ProviderValue::Redacted(data)) => {
             let data = data.to_owned();
             return Ok(Some(Block::Redacted { data }));
         }
-        Some(Mark::Signature(mark)) => Some(mark.to_owned()),
+        Some(ProviderValue::Signature(mark)) => Some(mark.to_owned()),
         None if text.is_empty() => return Ok(None),
         None => None,
     };

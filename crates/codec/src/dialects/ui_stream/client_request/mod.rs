@@ -2,7 +2,7 @@
 
 use throughline_canonical::{Fault, Lossy, Request};
 
-use self::messages::Anew;
+use self::messages::Regenerate;
 use super::{MESSAGE_ID, NAME};
 use crate::dialects::shared::fields::string;
 use crate::dialects::shared::frontend_settings;
@@ -29,12 +29,12 @@ pub(super) fn read(body: &[u8]) -> Result<Lossy<Request>, Fault> {
     }
     frontend_settings::read(&root, &mut request, &mut losses)?;
     let anew = match root.get("trigger") {
-        None => Anew::Nothing,
+        None => Regenerate::Nothing,
         Some(trigger) => match trigger.text()? {
-            "submit-message" => Anew::Nothing,
+            "submit-message" => Regenerate::Nothing,
             "regenerate-message" => match string(&root, "messageId")? {
-                Some(id) => Anew::Message(id),
-                None => Anew::Last,
+                Some(id) => Regenerate::Message(id),
+                None => Regenerate::Last,
             },
             _ => {
                 return Err(trigger.refuse("expected `submit-message` or `regenerate-message`"));
