@@ -54,7 +54,9 @@ struct File {
 pub(crate) fn run() -> Result<(), Failure> {
     let files = files()?;
     let mut findings = borders::check(&workspace::metadata()?);
-    findings.extend(dialects::check(&folders("crates/codec/src/dialects"), &folders("corpus")));
+    let dialects = folders("crates/codec/src/dialects");
+    findings.extend(dialects::check(&dialects, &folders("corpus")));
+    findings.extend(dialects::check_imports(&dialects, &files));
     for file in &files {
         findings.extend(sources::check(&file.path, &file.text));
     }
