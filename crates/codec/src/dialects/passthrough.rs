@@ -116,19 +116,19 @@ pub(super) fn close_event(half: Option<&[u8]>, error: &str, out: &mut Vec<u8>) {
     };
     let line_at = memchr::memrchr2(b'\n', b'\r', half).map_or(0, |at| at + 1);
     let (before, line) = half.split_at(line_at);
-    let told =
+    let has_data =
         before.split(|byte| matches!(byte, b'\n' | b'\r')).any(|line| line.starts_with(b"data:"));
     let data = match line {
         b"data" => Some(&b""[..]),
         line => line.strip_prefix(b"data:"),
     };
-    let Some(data) = data.filter(|_| !told) else {
+    let Some(data) = data.filter(|_| !has_data) else {
         if !line.is_empty() {
             // The line becomes an unknown field, or an event name that the next event replaces.
             finish_character(line, out);
             out.push(b':');
         }
-        if told || half.is_empty() {
+        if has_data || half.is_empty() {
             out.extend_from_slice(b"\n\n");
         } else if !line.is_empty() {
             out.push(b'\n');
@@ -163,11 +163,11 @@ mod tests {
                 let mut stream = half.to_vec();
                 close_event(Some(half), "{\"code\":5}", &mut stream);
                 stream.extend_from_slice(b"data: {\"error\":{\"code\":6}}\n\n");
-                let mut told = Vec::new();
+                let mut has_data = Vec::new();
                 Framer::new(1000).push(&stream, |frame, _| {
                     let data: Value = serde_json::from_slice(frame.data)
                         .unwrap_or_else(|error| panic!("cut at {cut}: {error}"));
-                    told.push(data["error"]["code"].clone());
+                    has_data.push(data["error"]["code"].clone());
                 });
                 let whole_from = whole.find("[1]}").map_or(0, |at| at + 4);
                 let expected = match whole.find("data:").map(|at| cut >= at + 4) {
@@ -175,7 +175,7 @@ mod tests {
                     Some(true) => vec![5.into(), 6.into()],
                     _ => vec![6.into()],
                 };
-                assert_eq!(told, expected, "cut at {cut}");
+                assert_eq!(has_data, expected, "cut at {cut}");
             }
         }
     }

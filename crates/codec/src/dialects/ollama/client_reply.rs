@@ -130,8 +130,8 @@ impl Writer {
     }
 
     fn delta(&mut self, index: u32, delta: &Delta<'_>, out: &mut Vec<u8>) {
-        let place = self.blocks.iter().rposition(|(open, _)| *open == index);
-        let Some((_, open)) = place.and_then(|place| self.blocks.get_mut(place)) else {
+        let position = self.blocks.iter().rposition(|(open, _)| *open == index);
+        let Some((_, open)) = position.and_then(|position| self.blocks.get_mut(position)) else {
             return;
         };
         match (open, delta) {
@@ -148,11 +148,11 @@ impl Writer {
     }
 
     fn stop(&mut self, index: u32, out: &mut Vec<u8>) {
-        let place = self.blocks.iter().rposition(|(open, _)| *open == index);
-        let Some(place) = place else {
+        let position = self.blocks.iter().rposition(|(open, _)| *open == index);
+        let Some(position) = position else {
             return;
         };
-        if let (_, OpenBlock::Call { id, name, arguments }) = self.blocks.remove(place) {
+        if let (_, OpenBlock::Call { id, name, arguments }) = self.blocks.remove(position) {
             let number = self.called;
             self.called += 1;
             // `/api/generate` has no tools.

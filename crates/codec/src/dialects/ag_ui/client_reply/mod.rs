@@ -112,14 +112,14 @@ impl Writer {
         format!("{kind}{}_{}", self.identity, self.messages)
     }
 
-    fn place(&self, index: u32) -> Option<usize> {
+    fn position(&self, index: u32) -> Option<usize> {
         self.open.iter().rposition(|block| block.index == index)
     }
 
     fn start(&mut self, index: u32, block: &BlockStart<'_>, out: &mut Vec<u8>) {
         // Otherwise their messages would come after the one that starts now.
-        for place in 0..self.open.len() {
-            self.begin_text(place, out);
+        for position in 0..self.open.len() {
+            self.begin_text(position, out);
         }
         let (kind, id, signature) = match block {
             BlockStart::Text { .. } => (BlockKind::Text, String::new(), ""),
@@ -153,20 +153,20 @@ impl Writer {
     }
 
     /// Writes the growth of a block.
-    fn grow(&mut self, place: usize, text: &str, out: &mut Vec<u8>) {
+    fn grow(&mut self, position: usize, text: &str, out: &mut Vec<u8>) {
         if text.is_empty() {
             return;
         }
-        match self.open.get(place).map(|block| block.kind) {
+        match self.open.get(position).map(|block| block.kind) {
             Some(BlockKind::Text | BlockKind::Refusal) => {
-                self.begin_text(place, out);
-                if let Some(block) = self.open.get(place) {
+                self.begin_text(position, out);
+                if let Some(block) = self.open.get(position) {
                     delta("TEXT_MESSAGE_CONTENT", About::Message(&block.id), text, out);
                 }
             }
-            Some(BlockKind::Thinking) if !self.hidden => self.think(place, text, out),
+            Some(BlockKind::Thinking) if !self.hidden => self.think(position, text, out),
             Some(BlockKind::Call) => {
-                if let Some(block) = self.open.get_mut(place) {
+                if let Some(block) = self.open.get_mut(position) {
                     block.begun = true;
                     block.arguments.push(text.as_bytes());
                     delta("TOOL_CALL_ARGS", About::Call(&block.id), text, out);
@@ -177,8 +177,8 @@ impl Writer {
     }
 
     /// Starts the message of a text unless it has started.
-    fn begin_text(&mut self, place: usize, out: &mut Vec<u8>) {
-        let refuses = match self.open.get(place) {
+    fn begin_text(&mut self, position: usize, out: &mut Vec<u8>) {
+        let refuses = match self.open.get(position) {
             Some(OpenBlock {
                 kind: kind @ (BlockKind::Text | BlockKind::Refusal),
                 begun: false,
@@ -199,7 +199,7 @@ impl Writer {
             }
         });
         self.assistant = Some(id.clone());
-        if let Some(block) = self.open.get_mut(place) {
+        if let Some(block) = self.open.get_mut(position) {
             (block.id, block.begun) = (id, true);
         }
     }
@@ -253,15 +253,15 @@ impl Writer {
         }
     }
 
-    fn think(&mut self, place: usize, text: &str, out: &mut Vec<u8>) {
+    fn think(&mut self, position: usize, text: &str, out: &mut Vec<u8>) {
         match self.run.reasoning {
             ReasoningForm::Reasoning => {
-                if let Some(block) = self.open.get(place) {
+                if let Some(block) = self.open.get(position) {
                     delta("REASONING_MESSAGE_CONTENT", About::Message(&block.id), text, out);
                 }
             }
             ReasoningForm::Thinking => {
-                let block = self.open.get_mut(place);
+                let block = self.open.get_mut(position);
                 if block.is_some_and(|block| !std::mem::replace(&mut block.begun, true)) {
                     self.begin_thinking(out);
                 }
@@ -335,10 +335,10 @@ impl Writer {
     }
 
     fn delta(&mut self, index: u32, delta: &Delta<'_>, out: &mut Vec<u8>) {
-        let Some(place) = self.place(index) else {
+        let Some(position) = self.position(index) else {
             return;
         };
-        let Some(block) = self.open.get_mut(place) else {
+        let Some(block) = self.open.get_mut(position) else {
             return;
         };
         match (block.kind, delta) {
@@ -346,21 +346,21 @@ impl Writer {
             (BlockKind::Text | BlockKind::Refusal, Delta::Text(text))
             // Providers may send plain text inside a reasoning block.
             | (BlockKind::Thinking, Delta::Thinking(text) | Delta::Text(text))
-            | (BlockKind::Call, Delta::ToolArguments(text)) => self.grow(place, text, out),
+            | (BlockKind::Call, Delta::ToolArguments(text)) => self.grow(position, text, out),
             _ => {}
         }
     }
 
-    fn stop(&mut self, place: usize, out: &mut Vec<u8>) {
+    fn stop(&mut self, position: usize, out: &mut Vec<u8>) {
         let sealed = self.run.reasoning == ReasoningForm::Reasoning;
-        if self.open.get(place).is_some_and(|block| sealed && !block.signature.is_empty()) {
+        if self.open.get(position).is_some_and(|block| sealed && !block.signature.is_empty()) {
             // An empty text may have a signature.
-            self.begin_text(place, out);
+            self.begin_text(position, out);
         }
-        if place >= self.open.len() {
+        if position >= self.open.len() {
             return;
         }
-        let block = self.open.remove(place);
+        let block = self.open.remove(position);
         match block.kind {
             BlockKind::Text | BlockKind::Refusal if block.begun => {
                 border("TEXT_MESSAGE_END", About::Message(&block.id), out);
@@ -441,8 +441,8 @@ impl ReplyWriter for Writer {
             Event::BlockStarted { index, block } => self.start(*index, block, out),
             Event::BlockDelta { index, delta } => self.delta(*index, delta, out),
             Event::BlockEnded { index } => {
-                if let Some(place) = self.place(*index) {
-                    self.stop(place, out);
+                if let Some(position) = self.position(*index) {
+                    self.stop(position, out);
                 }
             }
             Event::Fault(fault) => self.fail(fault, out),

@@ -64,7 +64,7 @@ impl ThinkingEdit {
     /// The mode that is sent; `None` if the request has no thinking setting.
     pub fn mode<'a>(&'a self, outline: &'a Outline) -> Option<&'a str> {
         match self {
-            Self::Keep => outline.thinking.as_ref().map(|told| told.mode.as_str()),
+            Self::Keep => outline.thinking.as_ref().map(|described| described.mode.as_str()),
             Self::Remove => None,
             Self::Budget(_) => Some("enabled"),
             Self::Adaptive => Some("adaptive"),
@@ -169,7 +169,7 @@ pub fn close_loop(edits: &mut Edits, body: &[u8], outline: &Outline, from: usize
             continue;
         };
         for block in blocks {
-            let told = match block.kind {
+            let described = match block.kind {
                 BlockKind::ToolUse => {
                     calls += 1;
                     describe(body, &block.span, "Called tool", "name", "input")
@@ -179,7 +179,7 @@ pub fn close_loop(edits: &mut Edits, body: &[u8], outline: &Outline, from: usize
                 }
                 _ => continue,
             };
-            edits.replace(block.span.clone(), text_block(&told));
+            edits.replace(block.span.clone(), text_block(&described));
         }
     }
     calls
@@ -194,7 +194,7 @@ fn text_block(text: &str) -> Vec<u8> {
 
 /// One line about a call or a result: its name, then its value.
 fn describe(body: &[u8], block: &Span, what: &str, name: &str, value: &str) -> String {
-    let (mut which, mut told) = (Cow::default(), Cow::default());
+    let (mut which, mut described) = (Cow::default(), Cow::default());
     let checked = each_member(body, block.start, |key, kind, span| {
         let value_text = match kind {
             Kind::String => text(body, &span),
@@ -203,11 +203,11 @@ fn describe(body: &[u8], block: &Span, what: &str, name: &str, value: &str) -> S
         if key == name.as_bytes() {
             which = value_text;
         } else if key == value.as_bytes() {
-            told = value_text;
+            described = value_text;
         }
     });
     debug_assert!(checked.is_ok(), "the body was checked before");
-    format!("[{what} {which}: {told}]")
+    format!("[{what} {which}: {described}]")
 }
 
 /// The span of the model name in a reply: in the message itself or in the message of a

@@ -12,9 +12,9 @@ const FILLER: &str = r#"{"text":"[reasoning omitted]"}"#;
 
 /// Reads a request to this model.
 pub(super) fn read(body: &[u8], model: &str, method: Method) -> Result<OpaqueOutline, JsonError> {
-    let mut places = OpaqueOutline::of(body);
-    places.model_in_path = Some(model.to_owned());
-    places.stream = method == Method::Stream;
+    let mut outline = OpaqueOutline::of(body);
+    outline.model_in_path = Some(model.to_owned());
+    outline.stream = method == Method::Stream;
     let mut top = members(body, 0)?;
     if let Some((_, inner)) = find(&top, "generateContentRequest")
         && inner.kind == Kind::Object
@@ -24,20 +24,20 @@ pub(super) fn read(body: &[u8], model: &str, method: Method) -> Result<OpaqueOut
         if let Some((_, model)) = find(&top, "model")
             && model.kind == Kind::String
         {
-            places.model_prefix =
+            outline.model_prefix =
                 if text(body, &model.value).starts_with("models/") { "models/" } else { "" };
-            places.model = Some(model.value.clone());
+            outline.model = Some(model.value.clone());
         }
     }
     let Some((_, contents)) = find(&top, "contents") else {
-        return Ok(places);
+        return Ok(outline);
     };
     for (at, (kind, content)) in one_or_many(body, contents)?.into_iter().enumerate() {
         if kind == Kind::Object {
-            read_content(body, &content, at, &mut places)?;
+            read_content(body, &content, at, &mut outline)?;
         }
     }
-    Ok(places.finish(body))
+    Ok(outline.finish(body))
 }
 
 fn find<'m, 'a>(members: &'m [Member<'a>], name: &str) -> Option<(usize, &'m Member<'a>)> {
@@ -60,7 +60,7 @@ fn read_content(
     body: &[u8],
     content: &Span,
     at: usize,
-    places: &mut OpaqueOutline,
+    outline: &mut OpaqueOutline,
 ) -> Result<(), JsonError> {
     let content = members(body, content.start)?;
     let Some((_, parts)) = find(&content, "parts") else {
@@ -74,13 +74,13 @@ fn read_content(
             if *kind == Kind::Object
                 && find(&members(body, part.start)?, "functionResponse").is_none()
             {
-                places.turn = at + 1;
+                outline.turn = at + 1;
             }
         }
         return Ok(());
     }
-    places.add_assistant(at);
-    let list = places.add_container(spans(&parts), None, Some(FILLER));
+    outline.add_assistant(at);
+    let list = outline.add_container(spans(&parts), None, Some(FILLER));
     let (mut open, mut called) = (None, false);
     for (index, (kind, span)) in parts.into_iter().enumerate() {
         if kind != Kind::Object {
@@ -93,7 +93,7 @@ fn read_content(
             part: Part::new(list, index),
         };
         if part.thinks(body) {
-            open = part.thought(open, places);
+            open = part.thought(open, outline);
         } else if part.says_nothing() {
             continue;
         } else {
@@ -102,9 +102,9 @@ fn read_content(
                 && call.kind == Kind::Object
             {
                 let call = members(body, call.value.start)?;
-                places.add_call_id(find(&call, "id").map(|(_, id)| id));
+                outline.add_call_id(find(&call, "id").map(|(_, id)| id));
             }
-            part.signed(&mut called, places);
+            part.signed(&mut called, outline);
         }
     }
     Ok(())
@@ -133,7 +133,7 @@ impl PartOf<'_> {
     }
 
     /// Records a thought, which may continue the open one. Returns the open thought.
-    fn thought(&self, open: Option<usize>, places: &mut OpaqueOutline) -> Option<usize> {
+    fn thought(&self, open: Option<usize>, outline: &mut OpaqueOutline) -> Option<usize> {
         let text = find(&self.members, "text").filter(|(_, text)| text.is_text());
         let text = text.map(|(_, text)| text.value.clone());
         let signature = self.signature();
@@ -142,24 +142,27 @@ impl PartOf<'_> {
         }
         let signature = signature.map(|(at, member)| Signature {
             value: member.value.clone(),
-            part: Part::new(places.add_container(wholes(&self.members), Some(self.part), None), at),
+            part: Part::new(
+                outline.add_container(wholes(&self.members), Some(self.part), None),
+                at,
+            ),
         });
         let ended = signature.is_some();
-        let mark = match open {
-            Some(mark) => mark,
+        let opaque = match open {
+            Some(opaque) => opaque,
             None => {
-                places.marks.push(OpaquePart::new(self.at, OpaqueKind::Thinking));
-                places.marks.len() - 1
+                outline.marks.push(OpaquePart::new(self.at, OpaqueKind::Thinking));
+                outline.marks.len() - 1
             }
         };
-        places.marks[mark].texts.extend(text);
-        places.marks[mark].whole.push(self.part);
-        places.marks[mark].signature = signature;
-        (!ended).then_some(mark)
+        outline.marks[opaque].texts.extend(text);
+        outline.marks[opaque].whole.push(self.part);
+        outline.marks[opaque].signature = signature;
+        (!ended).then_some(opaque)
     }
 
     /// Records a call, a text or another part that may have a signature.
-    fn signed(&self, called: &mut bool, places: &mut OpaqueOutline) {
+    fn signed(&self, called: &mut bool, outline: &mut OpaqueOutline) {
         let call = find(&self.members, "functionCall").is_some();
         let first = call && !std::mem::replace(called, *called || call);
         let signature = self.signature();
@@ -168,10 +171,13 @@ impl PartOf<'_> {
         }
         let signature = signature.map(|(at, member)| Signature {
             value: member.value.clone(),
-            part: Part::new(places.add_container(wholes(&self.members), Some(self.part), None), at),
+            part: Part::new(
+                outline.add_container(wholes(&self.members), Some(self.part), None),
+                at,
+            ),
         });
         let kind = if call { OpaqueKind::Call } else { OpaqueKind::Text };
-        places.marks.push(OpaquePart {
+        outline.marks.push(OpaquePart {
             signature,
             room: first.then(|| Room {
                 object: self.span.clone(),
@@ -198,19 +204,21 @@ mod tests {
 {"role":"user","parts":{"functionResponse":{"name":"b","response":{}}}},
 {"role":"model","parts":[{"functionCall":{"name":"d","args":{"k":1.0}}},{"functionCall":{"name":"d","args":{}}}]}],"generationConfig":{"topK":1.0}}"#;
 
-    fn places() -> OpaqueOutline {
+    fn outline() -> OpaqueOutline {
         read(BODY.as_bytes(), "g", Method::Stream).unwrap()
     }
 
     #[test]
     fn thoughts_and_signatures_are_found_where_they_stand() {
-        let places = places();
-        assert!(places.stream && places.has_assistant && places.model_in_path.is_some());
-        assert_eq!(places.turn, 3);
-        let found: Vec<_> = places
+        let outline = outline();
+        assert!(outline.stream && outline.has_assistant && outline.model_in_path.is_some());
+        assert_eq!(outline.turn, 3);
+        let found: Vec<_> = outline
             .marks
             .iter()
-            .map(|mark| (mark.at, mark.kind, mark.room.is_some(), mark.block(BODY.as_bytes())))
+            .map(|opaque| {
+                (opaque.at, opaque.kind, opaque.room.is_some(), opaque.block(BODY.as_bytes()))
+            })
             .collect();
         let block = |text: &str, signature: Option<&str>| Block::Thinking {
             text: text.to_owned(),
@@ -230,7 +238,7 @@ mod tests {
     #[test]
     fn only_what_has_to_change_changes() {
         let rewritten = |changes: &[_]| {
-            let (body, filled) = places().rewrite(BODY.as_bytes(), Some("other"), changes);
+            let (body, filled) = outline().rewrite(BODY.as_bytes(), Some("other"), changes);
             assert_eq!(filled, 0);
             body.map_or(BODY.to_owned(), |body| String::from_utf8(body).unwrap())
         };
@@ -249,8 +257,8 @@ mod tests {
     #[test]
     fn a_message_of_thoughts_alone_is_filled() {
         let body = br#"{"contents":{"role":"model","parts":[ {"thought":true,"text":"a"} ]}}"#;
-        let places = read(body, "g", Method::Generate).unwrap();
-        let (edited, filled) = places.rewrite(body, None, &[Remove]);
+        let outline = read(body, "g", Method::Generate).unwrap();
+        let (edited, filled) = outline.rewrite(body, None, &[Remove]);
         assert_eq!(filled, 1);
         assert_eq!(
             String::from_utf8(edited.unwrap()).unwrap(),
@@ -262,8 +270,8 @@ mod tests {
     fn a_part_of_nothing_but_a_signature_goes_with_it() {
         let body =
             br#"{"contents":[{"role":"model","parts":[{"text":"a"},{"thoughtSignature":"s"}]}]}"#;
-        let places = read(body, "g", Method::Generate).unwrap();
-        let (edited, _) = places.rewrite(body, None, &[Remove]);
+        let outline = read(body, "g", Method::Generate).unwrap();
+        let (edited, _) = outline.rewrite(body, None, &[Remove]);
         assert_eq!(
             String::from_utf8(edited.unwrap()).unwrap(),
             r#"{"contents":[{"role":"model","parts":[{"text":"a"}]}]}"#
@@ -273,8 +281,8 @@ mod tests {
     #[test]
     fn a_count_names_its_model_in_the_body_too() {
         let body = br#"{"generateContentRequest":{"model":"models/g","contents":[]}}"#;
-        let places = read(body, "g", Method::Count).unwrap();
-        let (edited, _) = places.rewrite(body, Some("h"), &[]);
+        let outline = read(body, "g", Method::Count).unwrap();
+        let (edited, _) = outline.rewrite(body, Some("h"), &[]);
         assert_eq!(
             String::from_utf8(edited.unwrap()).unwrap(),
             r#"{"generateContentRequest":{"model":"models/h","contents":[]}}"#

@@ -7,7 +7,7 @@ pub(crate) struct Objects {
     /// The start of an incomplete object.
     carry: Vec<u8>,
     depth: usize,
-    place: Place,
+    position: Place,
     limit: usize,
 }
 
@@ -26,7 +26,7 @@ pub(crate) struct TooLong;
 impl Objects {
     /// Creates a splitter for objects of at most `limit` bytes.
     pub(crate) fn new(limit: usize) -> Self {
-        Self { carry: Vec::new(), depth: 0, place: Place::Value, limit }
+        Self { carry: Vec::new(), depth: 0, position: Place::Value, limit }
     }
 
     /// Reads the next bytes and emits each complete object.
@@ -38,7 +38,7 @@ impl Objects {
         let (mut start, mut at) = (0, 0);
         loop {
             let rest = bytes.get(at..).unwrap_or_default();
-            let found = match self.place {
+            let found = match self.position {
                 _ if rest.is_empty() => None,
                 Place::Value if self.depth == 0 => {
                     let found = memchr::memchr(b'{', rest);
@@ -54,11 +54,11 @@ impl Objects {
             };
             let byte = rest[found];
             at += found + 1;
-            match (self.place, byte) {
-                (Place::Escape, _) => self.place = Place::String,
-                (Place::String, b'"') => self.place = Place::Value,
-                (Place::String, _) => self.place = Place::Escape,
-                (Place::Value, b'"') => self.place = Place::String,
+            match (self.position, byte) {
+                (Place::Escape, _) => self.position = Place::String,
+                (Place::String, b'"') => self.position = Place::Value,
+                (Place::String, _) => self.position = Place::Escape,
+                (Place::Value, b'"') => self.position = Place::String,
                 (Place::Value, b'{') => self.depth += 1,
                 (Place::Value, _) => {
                     self.depth -= 1;

@@ -19,7 +19,7 @@ use super::chunk::Out;
 /// The calls of one reply.
 #[derive(Debug, Default)]
 pub(crate) struct Repeats {
-    told: Vec<EmittedCall>,
+    emitted: Vec<EmittedCall>,
     /// Position of a call by id.
     ids: HashMap<String, usize>,
     /// The number of the current chunk.
@@ -78,59 +78,59 @@ impl Repeats {
 
     /// Whether a call repeats an earlier one, which then gets the missing signature.
     pub(crate) fn is_repeat(&mut self, call: CompleteCall<'_>, out: &mut Out<'_>) -> bool {
-        let Some(place) = self.repeated(call) else {
+        let Some(position) = self.repeated(call) else {
             self.next = Next::Nothing;
             return false;
         };
-        if let Some(told) = self.told.get_mut(place) {
-            if let (Some(signature), false) = (call.signature, told.signed)
-                && told.open
+        if let Some(emitted) = self.emitted.get_mut(position) {
+            if let (Some(signature), false) = (call.signature, emitted.signed)
+                && emitted.open
             {
-                let (index, delta) = (told.index, Delta::Signature(signature.into()));
+                let (index, delta) = (emitted.index, Delta::Signature(signature.into()));
                 out(Event::BlockDelta { index, delta });
             }
-            told.signed |= call.signature.is_some();
-            told.end(out);
+            emitted.signed |= call.signature.is_some();
+            emitted.end(out);
         }
         true
     }
 
     fn repeated(&mut self, call: CompleteCall<'_>) -> Option<usize> {
         if !call.id.is_empty() {
-            let place = *self.ids.get(call.id)?;
-            return self.told.get(place)?.is_equal(call).then_some(place);
+            let position = *self.ids.get(call.id)?;
+            return self.emitted.get(position)?.is_equal(call).then_some(position);
         }
         if self.cumulative {
             return None;
         }
-        let (first, last) = (self.run?, self.told.len().checked_sub(1)?);
-        let repeats = |place: &usize| {
-            self.told.get(*place).is_some_and(|told| {
-                told.id.is_empty()
-                    && told.piece < self.piece
-                    && told.signed != call.signature.is_some()
-                    && told.is_equal(call)
+        let (first, last) = (self.run?, self.emitted.len().checked_sub(1)?);
+        let repeats = |position: &usize| {
+            self.emitted.get(*position).is_some_and(|emitted| {
+                emitted.id.is_empty()
+                    && emitted.piece < self.piece
+                    && emitted.signed != call.signature.is_some()
+                    && emitted.is_equal(call)
             })
         };
-        let place = match self.next {
+        let position = match self.next {
             Next::Any => [first, last].into_iter().find(repeats),
-            Next::At(place) => Some(place).filter(repeats),
+            Next::At(position) => Some(position).filter(repeats),
             Next::Nothing => None,
         }?;
-        self.next = Next::At(place + 1);
-        Some(place)
+        self.next = Next::At(position + 1);
+        Some(position)
     }
 
     /// Adds a new call in this block. It ends at once if nothing of it can follow.
     pub(crate) fn add(&mut self, index: u32, call: CompleteCall<'_>, out: &mut Out<'_>) {
-        let place = self.told.len();
+        let position = self.emitted.len();
         if self.run.is_none() || self.is_first_of_piece() {
-            self.run = Some(place);
+            self.run = Some(position);
         }
         if !call.id.is_empty() {
-            self.ids.entry(call.id.to_owned()).or_insert(place);
+            self.ids.entry(call.id.to_owned()).or_insert(position);
         }
-        let mut told = EmittedCall {
+        let mut emitted = EmittedCall {
             index,
             id: call.id.to_owned(),
             name: call.name.to_owned(),
@@ -139,10 +139,10 @@ impl Repeats {
             open: true,
             piece: self.piece,
         };
-        if told.signed || self.cumulative {
-            told.end(out);
+        if emitted.signed || self.cumulative {
+            emitted.end(out);
         }
-        self.told.push(told);
+        self.emitted.push(emitted);
     }
 
     /// Ends calls of earlier chunks because something new follows.
@@ -153,15 +153,15 @@ impl Repeats {
     }
 
     fn is_first_of_piece(&self) -> bool {
-        let last = self.told.last();
+        let last = self.emitted.last();
         last.is_none_or(|last| last.piece < self.piece)
     }
 
     /// Records other content: later calls repeat nothing, except by id.
     pub(crate) fn interrupt(&mut self, out: &mut Out<'_>) {
         if let Some(run) = self.run.take() {
-            for told in self.told.iter_mut().skip(run) {
-                told.end(out);
+            for emitted in self.emitted.iter_mut().skip(run) {
+                emitted.end(out);
             }
         }
     }

@@ -129,17 +129,17 @@ impl Writer {
     }
 
     fn delta(&mut self, index: u32, delta: &Delta<'_>, out: &mut Vec<u8>) {
-        let Some(place) = self.open.iter().rposition(|open| open.index == index) else {
+        let Some(position) = self.open.iter().rposition(|open| open.index == index) else {
             return;
         };
-        let Some(open) = self.open.get_mut(place) else {
+        let Some(open) = self.open.get_mut(position) else {
             return;
         };
         match (&mut open.kind, delta) {
             (BlockKind::Text { .. }, Delta::Text(text))
             // Providers may send plain text inside a reasoning block.
             | (BlockKind::Thinking, Delta::Thinking(text) | Delta::Text(text)) => {
-                self.grow(place, text, out);
+                self.grow(position, text, out);
             }
             (BlockKind::Call(call), Delta::ToolArguments(text)) => call.arguments.push_str(text),
             (_, Delta::Signature(mark)) => mark.as_ref().clone_into(&mut open.signature),
@@ -158,8 +158,8 @@ impl Writer {
         }
     }
 
-    fn grow(&mut self, place: usize, text: &str, out: &mut Vec<u8>) {
-        let Some(open) = self.open.get_mut(place).filter(|_| !text.is_empty()) else {
+    fn grow(&mut self, position: usize, text: &str, out: &mut Vec<u8>) {
+        let Some(open) = self.open.get_mut(position).filter(|_| !text.is_empty()) else {
             return;
         };
         let (kind, more): (_, &[u8]) = match open.kind {
@@ -177,8 +177,8 @@ impl Writer {
     }
 
     fn stop(&mut self, index: u32, out: &mut Vec<u8>) {
-        if let Some(place) = self.open.iter().rposition(|open| open.index == index) {
-            let open = self.open.remove(place);
+        if let Some(position) = self.open.iter().rposition(|open| open.index == index) {
+            let open = self.open.remove(position);
             self.finish(&open, out);
         }
     }

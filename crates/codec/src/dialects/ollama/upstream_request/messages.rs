@@ -65,25 +65,25 @@ impl<'a> Writer<'a> {
     fn message(&mut self, message: &'a Message) {
         match message.role {
             Role::System => {
-                let mut said = MessageParts::default();
-                self.take(message.content.iter(), &mut said);
-                self.out.push(said.message("system"));
+                let mut parts = MessageParts::default();
+                self.take(message.content.iter(), &mut parts);
+                self.out.push(parts.message("system"));
             }
             Role::User => self.user(&message.content),
             Role::Assistant => {
-                let mut said = MessageParts::default();
+                let mut parts = MessageParts::default();
                 for block in &message.content {
-                    self.assistant(block, &mut said);
+                    self.assistant(block, &mut parts);
                 }
-                self.join(&said);
-                self.out.push(said.message("assistant"));
+                self.join(&parts);
+                self.out.push(parts.message("assistant"));
             }
         }
     }
 
     /// Joins texts with blank lines.
-    fn join(&mut self, said: &MessageParts) {
-        if said.texts.len() > 1 {
+    fn join(&mut self, parts: &MessageParts) {
+        if parts.texts.len() > 1 {
             self.losses.adapt("text", "texts_joined");
         }
     }
@@ -91,7 +91,7 @@ impl<'a> Writer<'a> {
     /// Writes a user message. Tool results are messages of their own and come first, because calls
     /// must be answered at once.
     fn user(&mut self, blocks: &'a [Block]) {
-        let mut said = MessageParts::default();
+        let mut parts = MessageParts::default();
         let mut results = 0;
         for block in blocks {
             let Block::ToolResult { id, name, content, is_error } = block else {
@@ -102,14 +102,14 @@ impl<'a> Writer<'a> {
                 self.losses.omit("tool_result.is_error", "no_place");
             }
             // A result is text; its images follow as a user message.
-            let (media, told): (Vec<_>, Vec<_>) =
+            let (media, text_blocks): (Vec<_>, Vec<_>) =
                 content.iter().partition(|block| matches!(block, Block::Media { .. }));
             if !media.is_empty() {
                 self.losses.adapt("tool_result.media", "moved");
-                self.take(media.into_iter(), &mut said);
+                self.take(media.into_iter(), &mut parts);
             }
             let mut result = MessageParts::default();
-            self.take(told.into_iter(), &mut result);
+            self.take(text_blocks.into_iter(), &mut result);
             self.join(&result);
             let mut message = result.message("tool");
             let known = self.names.get(id.as_str()).copied();
@@ -120,32 +120,32 @@ impl<'a> Writer<'a> {
             self.out.push(message);
         }
         let others = blocks.iter().filter(|block| !matches!(block, Block::ToolResult { .. }));
-        self.take(others, &mut said);
-        if results == 0 || !said.texts.is_empty() || !said.images.is_empty() {
-            self.join(&said);
-            self.out.push(said.message("user"));
+        self.take(others, &mut parts);
+        if results == 0 || !parts.texts.is_empty() || !parts.images.is_empty() {
+            self.join(&parts);
+            self.out.push(parts.message("user"));
         }
     }
 
     /// Collects the content of a user, tool or system message.
-    fn take(&mut self, blocks: impl Iterator<Item = &'a Block>, said: &mut MessageParts) {
+    fn take(&mut self, blocks: impl Iterator<Item = &'a Block>, parts: &mut MessageParts) {
         for block in blocks {
             match block {
                 Block::Text { text, signature, .. } => {
                     if signature.is_some() {
                         self.losses.omit("text.signature", "no_place");
                     }
-                    if !said.images.is_empty() {
+                    if !parts.images.is_empty() {
                         self.losses.adapt("media", "moved");
                     }
-                    said.texts.push(text.clone());
+                    parts.texts.push(text.clone());
                 }
                 Block::Refusal { text } => {
                     self.losses.adapt("refusal", "as_text");
-                    said.texts.push(text.clone());
+                    parts.texts.push(text.clone());
                 }
                 Block::Media { kind, source, name } => {
-                    self.media(*kind, source, name.is_some(), said);
+                    self.media(*kind, source, name.is_some(), parts);
                 }
                 Block::Opaque { .. } => self.losses.omit("block", "foreign_dialect"),
                 Block::Thinking { .. } | Block::Redacted { .. } => self.thinking_omitted += 1,
@@ -156,23 +156,23 @@ impl<'a> Writer<'a> {
     }
 
     /// Images are sent as bytes only.
-    fn media(&mut self, kind: MediaKind, source: &Source, named: bool, said: &mut MessageParts) {
+    fn media(&mut self, kind: MediaKind, source: &Source, named: bool, parts: &mut MessageParts) {
         match (kind, source) {
             (MediaKind::Image, Source::Base64 { data, .. }) => {
-                said.images.push(data.as_str().into());
+                parts.images.push(data.as_str().into());
                 if named {
                     self.losses.omit("media.name", "no_place");
                 }
             }
             (MediaKind::Document, Source::Text { text }) => {
                 self.losses.adapt("document", "as_text");
-                said.texts.push(text.clone());
+                parts.texts.push(text.clone());
             }
             _ => self.losses.omit("media", "no_place"),
         }
     }
 
-    fn assistant(&mut self, block: &'a Block, said: &mut MessageParts) {
+    fn assistant(&mut self, block: &'a Block, parts: &mut MessageParts) {
         match block {
             Block::Thinking { text, signature } => {
                 if text.is_empty() {
@@ -182,7 +182,7 @@ impl<'a> Writer<'a> {
                 if signature.is_some() {
                     self.losses.omit("thinking.signature", "no_place");
                 }
-                said.thinking.push_str(text);
+                parts.thinking.push_str(text);
             }
             Block::Redacted { .. } => self.thinking_omitted += 1,
             Block::ToolCall { id, name, arguments, signature } => {
@@ -190,14 +190,14 @@ impl<'a> Writer<'a> {
                     self.losses.omit("tool_call.signature", "no_place");
                 }
                 self.names.insert(id, name);
-                let number = said.calls.len();
+                let number = parts.calls.len();
                 let arguments = self.arguments(arguments);
-                said.calls.push(json!({
+                parts.calls.push(json!({
                     "id": id,
                     "function": {"index": number, "name": name, "arguments": arguments},
                 }));
             }
-            other => self.take(std::iter::once(other), said),
+            other => self.take(std::iter::once(other), parts),
         }
     }
 

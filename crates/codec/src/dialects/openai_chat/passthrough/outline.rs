@@ -24,14 +24,14 @@ const CALL_SIGNATURES: [&[&str]; 3] = [
 /// Reads a request.
 pub(super) fn read(body: &[u8]) -> Result<OpaqueOutline, JsonError> {
     let top = members(body, 0)?;
-    let mut places = OpaqueOutline::of(body);
-    places.model = find(&top, "model")
+    let mut outline = OpaqueOutline::of(body);
+    outline.model = find(&top, "model")
         .filter(|(_, member)| member.kind == Kind::String)
         .map(|(_, member)| member.value.clone());
-    places.stream =
+    outline.stream =
         find(&top, "stream").is_some_and(|(_, member)| slice(body, &member.value) == b"true");
     let Some((_, messages)) = find(&top, "messages") else {
-        return Ok(places);
+        return Ok(outline);
     };
     for (at, (kind, span)) in messages.elements(body)?.into_iter().enumerate() {
         if kind != Kind::Object {
@@ -40,12 +40,12 @@ pub(super) fn read(body: &[u8]) -> Result<OpaqueOutline, JsonError> {
         let message = members(body, span.start)?;
         let role = find_text(&message, "role").map(|(_, role)| text(body, &role.value));
         match role.as_deref() {
-            Some("user") => places.turn = at + 1,
+            Some("user") => outline.turn = at + 1,
             Some("assistant") => {
-                places.add_assistant(at);
-                let holder = places.add_container(wholes(&message), None, None);
+                outline.add_assistant(at);
+                let holder = outline.add_container(wholes(&message), None, None);
                 let mut reader =
-                    Reader { body, at, message: &message, holder, places: &mut places };
+                    Reader { body, at, message: &message, holder, outline: &mut outline };
                 reader.reasoning()?;
                 reader.content()?;
                 reader.nothing_else(&span);
@@ -54,7 +54,7 @@ pub(super) fn read(body: &[u8]) -> Result<OpaqueOutline, JsonError> {
             _ => {}
         }
     }
-    Ok(places.finish(body))
+    Ok(outline.finish(body))
 }
 
 /// Reads one assistant message.
@@ -63,24 +63,24 @@ struct Reader<'r, 'a> {
     at: usize,
     message: &'r [Member<'a>],
     holder: usize,
-    places: &'r mut OpaqueOutline,
+    outline: &'r mut OpaqueOutline,
 }
 
 impl Reader<'_, '_> {
-    fn mark(&mut self, index: usize, kind: OpaqueKind) -> &mut OpaquePart {
-        self.places.marks.push(OpaquePart::new((self.at, index), kind));
-        let last = self.places.marks.len() - 1;
-        &mut self.places.marks[last]
+    fn opaque(&mut self, index: usize, kind: OpaqueKind) -> &mut OpaquePart {
+        self.outline.marks.push(OpaquePart::new((self.at, index), kind));
+        let last = self.outline.marks.len() - 1;
+        &mut self.outline.marks[last]
     }
 
     /// Finds the members that hold or repeat reasoning.
     fn reasoning(&mut self) -> Result<(), JsonError> {
-        let first = self.places.marks.len();
+        let first = self.outline.marks.len();
         for name in ["reasoning_details", "thinking_blocks"] {
             if let Some((place, list)) = find(self.message, name) {
                 let part = Part::new(self.holder, place);
-                if self.places.marks.len() > first {
-                    self.places.marks[first].whole.push(part);
+                if self.outline.marks.len() > first {
+                    self.outline.marks[first].whole.push(part);
                 } else if list.kind == Kind::Array {
                     self.details(list, part)?;
                 } else {
@@ -89,15 +89,15 @@ impl Reader<'_, '_> {
             }
         }
         for name in ["reasoning_content", "reasoning"] {
-            if self.places.marks.len() == first {
+            if self.outline.marks.len() == first {
                 self.plain(name);
             } else if let Some((place, _)) = find_text(self.message, name) {
                 let part = Part::new(self.holder, place);
-                self.places.marks[first].whole.push(part);
+                self.outline.marks[first].whole.push(part);
             }
         }
-        for mark in &mut self.places.marks[first..] {
-            mark.beside = true;
+        for opaque in &mut self.outline.marks[first..] {
+            opaque.beside = true;
         }
         Ok(())
     }
@@ -106,16 +106,16 @@ impl Reader<'_, '_> {
     fn plain(&mut self, name: &str) {
         if let Some((place, member)) = find_text(self.message, name) {
             let part = Part::new(self.holder, place);
-            let mark = self.mark(0, OpaqueKind::Thinking);
-            mark.texts.push(member.value.clone());
-            mark.whole.push(part);
+            let opaque = self.opaque(0, OpaqueKind::Thinking);
+            opaque.texts.push(member.value.clone());
+            opaque.whole.push(part);
         }
     }
 
     /// Records reasoning in pieces. Pieces of a stream with the same kind and index are one.
     fn details(&mut self, list: &Member<'_>, part: Part) -> Result<(), JsonError> {
         let details = list.elements(self.body)?;
-        let holder = self.places.add_container(spans(&details), Some(part), None);
+        let holder = self.outline.add_container(spans(&details), Some(part), None);
         let mut last = None;
         for (index, (kind, span)) in details.into_iter().enumerate() {
             if kind != Kind::Object {
@@ -141,7 +141,7 @@ impl Reader<'_, '_> {
             };
             let signature = signed.map(|(at, member)| Signature {
                 value: member.value.clone(),
-                part: Part::new(self.places.add_container(wholes(&detail), Some(here), None), at),
+                part: Part::new(self.outline.add_container(wholes(&detail), Some(here), None), at),
             });
             let said = said.filter(|_| kind != OpaqueKind::Redacted);
             if said.is_none() && signature.is_none() {
@@ -150,17 +150,17 @@ impl Reader<'_, '_> {
             let number =
                 find(&detail, "index").and_then(|(_, index)| number(self.body, &index.value));
             let same = (word.map(Cow::into_owned), number);
-            let goes_on = self.places.marks.last_mut().filter(|mark| {
-                last.as_ref() == Some(&same) && (number.is_some() || mark.signature.is_none())
+            let goes_on = self.outline.marks.last_mut().filter(|opaque| {
+                last.as_ref() == Some(&same) && (number.is_some() || opaque.signature.is_none())
             });
-            let mark = match goes_on {
-                Some(mark) => mark,
-                None => self.mark(index, kind),
+            let opaque = match goes_on {
+                Some(opaque) => opaque,
+                None => self.opaque(index, kind),
             };
-            mark.texts.extend(said.map(|(_, text)| text.value.clone()));
-            mark.whole.push(here);
-            if mark.signature.is_none() {
-                mark.signature = signature;
+            opaque.texts.extend(said.map(|(_, text)| text.value.clone()));
+            opaque.whole.push(here);
+            if opaque.signature.is_none() {
+                opaque.signature = signature;
             }
             last = (kind == OpaqueKind::Thinking).then_some(same);
         }
@@ -197,17 +197,17 @@ impl Reader<'_, '_> {
             }
             let within = Part::new(self.holder, place);
             let list = *list.get_or_insert_with(|| {
-                self.places.add_container(spans(&chunks), Some(within), Some(FILLER))
+                self.outline.add_container(spans(&chunks), Some(within), Some(FILLER))
             });
             let here = Part::new(list, index);
             let signature = find_text(&chunk, "signature").map(|(at, member)| Signature {
                 value: member.value.clone(),
-                part: Part::new(self.places.add_container(wholes(&chunk), Some(here), None), at),
+                part: Part::new(self.outline.add_container(wholes(&chunk), Some(here), None), at),
             });
-            let mark = self.mark(index, OpaqueKind::Thinking);
-            mark.texts = texts;
-            mark.whole.push(here);
-            mark.signature = signature;
+            let opaque = self.opaque(index, OpaqueKind::Thinking);
+            opaque.texts = texts;
+            opaque.whole.push(here);
+            opaque.signature = signature;
         }
         Ok(())
     }
@@ -219,13 +219,13 @@ impl Reader<'_, '_> {
             Some((_, member)) => member.kind != Kind::String || member.is_text(),
             None => false,
         };
-        let last = self.places.marks.last().map(|mark| mark.at.0);
+        let last = self.outline.marks.last().map(|opaque| opaque.at.0);
         if last != Some(self.at) || SAYS.into_iter().any(says) {
             return;
         }
         let mut members = self.message.iter();
         let content = members.find(|member| member.key == "content");
-        self.places.add_bare_message(Bare {
+        self.outline.add_bare_message(Bare {
             object: object.clone(),
             content: content.map(|content| content.value.clone()),
             at: self.at,
@@ -248,24 +248,24 @@ impl Reader<'_, '_> {
             for path in CALL_SIGNATURES {
                 if found.is_none() && reaches(self.body, span, path)? {
                     let list = *holder.get_or_insert_with(|| {
-                        self.places.add_container(spans(&calls), Some(within), None)
+                        self.outline.add_container(spans(&calls), Some(within), None)
                     });
                     found = self.signature(span, path, Part::new(list, index))?;
                 }
             }
             let call = members(self.body, span.start)?;
-            self.places.add_call_id(find(&call, "id").map(|(_, id)| id));
+            self.outline.add_call_id(find(&call, "id").map(|(_, id)| id));
             let bare = find(&call, "extra_content").is_none();
             if found.is_none() && index > 0 {
                 continue;
             }
-            let mark = self.mark(index, OpaqueKind::Call);
-            mark.room = (index == 0 && (bare || found.is_some())).then(|| Room {
+            let opaque = self.opaque(index, OpaqueKind::Call);
+            opaque.room = (index == 0 && (bare || found.is_some())).then(|| Room {
                 object: span.clone(),
                 key: "extra_content",
                 around: ("{\"google\":{\"thought_signature\":", "}}"),
             });
-            mark.signature = found;
+            opaque.signature = found;
         }
         Ok(())
     }
@@ -283,7 +283,8 @@ impl Reader<'_, '_> {
             let Some((at, member)) = find(&members, name) else {
                 return Ok(None);
             };
-            within = Part::new(self.places.add_container(wholes(&members), Some(within), None), at);
+            within =
+                Part::new(self.outline.add_container(wholes(&members), Some(within), None), at);
             if step + 1 == path.len() {
                 return Ok(Some(Signature { value: member.value.clone(), part: within }));
             }
@@ -316,12 +317,12 @@ mod tests {
 
     fn marks(message: &str) -> (String, Vec<Block>) {
         let body = body(message);
-        let places = read(body.as_bytes()).unwrap();
-        let blocks = places
+        let outline = read(body.as_bytes()).unwrap();
+        let blocks = outline
             .marks
             .iter()
-            .filter(|mark| mark.kind != OpaqueKind::Call || mark.signature.is_some())
-            .map(|mark| mark.block(body.as_bytes()))
+            .filter(|opaque| opaque.kind != OpaqueKind::Call || opaque.signature.is_some())
+            .map(|opaque| opaque.block(body.as_bytes()))
             .collect();
         (body, blocks)
     }
@@ -334,9 +335,9 @@ mod tests {
 
     fn rewritten(message: &str, changes: &[OpaqueEdit]) -> String {
         let body = body(message);
-        let places = read(body.as_bytes()).unwrap();
-        assert_eq!(places.marks.len(), changes.len());
-        let (edited, _) = places.rewrite(body.as_bytes(), None, changes);
+        let outline = read(body.as_bytes()).unwrap();
+        assert_eq!(outline.marks.len(), changes.len());
+        let (edited, _) = outline.rewrite(body.as_bytes(), None, changes);
         edited.map_or(body, |body| String::from_utf8(body).unwrap())
     }
 
@@ -409,8 +410,8 @@ mod tests {
             )
         };
         let text = later(r#""content":null,"reasoning":"r""#);
-        let places = read(text.as_bytes()).unwrap();
-        let (edited, count) = places.rewrite(text.as_bytes(), None, &[Remove]);
+        let outline = read(text.as_bytes()).unwrap();
+        let (edited, count) = outline.rewrite(text.as_bytes(), None, &[Remove]);
         assert_eq!(count, 1);
         assert_eq!(String::from_utf8(edited.unwrap()).unwrap(), later(filled));
     }

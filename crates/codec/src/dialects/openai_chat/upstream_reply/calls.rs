@@ -100,9 +100,9 @@ impl Calls {
     }
 
     fn take(&mut self, fragment: Fragment<'_>, next: &mut u32, out: &mut dyn FnMut(Event<'_>)) {
-        let place = self.place(&fragment);
-        let order = place + 1;
-        let Some(call) = self.calls.get_mut(place) else {
+        let position = self.position(&fragment);
+        let order = position + 1;
+        let Some(call) = self.calls.get_mut(position) else {
             return;
         };
         if call.id.is_empty() && call.block.is_none() {
@@ -130,7 +130,7 @@ impl Calls {
     }
 
     /// The call that a fragment belongs to; possibly a new one.
-    fn place(&mut self, fragment: &Fragment<'_>) -> usize {
+    fn position(&mut self, fragment: &Fragment<'_>) -> usize {
         let names_another = |call: &Call| {
             // Some servers give every parallel call the index 0, or none.
             !fragment.id.is_empty()
@@ -150,24 +150,24 @@ impl Calls {
                 .take(self.before)
                 .rposition(|call| fragment.id == call.id.as_str()),
         };
-        let found =
-            found.filter(|place| self.calls.get(*place).is_some_and(|call| !names_another(call)));
+        let found = found
+            .filter(|position| self.calls.get(*position).is_some_and(|call| !names_another(call)));
         found.unwrap_or_else(|| {
-            let place = self.calls.len();
+            let position = self.calls.len();
             if let Some(number) = fragment.number {
-                self.numbered.insert(number, place);
+                self.numbered.insert(number, position);
             }
             self.calls.push(Call::default());
-            place
+            position
         })
     }
 
     /// Ends all calls with the reply.
     pub(super) fn end(&mut self, next: &mut u32, out: &mut dyn FnMut(Event<'_>)) {
-        for (place, call) in self.calls.iter_mut().enumerate() {
+        for (position, call) in self.calls.iter_mut().enumerate() {
             if call.block.is_none() && !(call.id.is_empty() && call.held.is_empty()) {
                 // It never got a name; its content is emitted anyway.
-                call.begin("", "", place + 1, next, out);
+                call.begin("", "", position + 1, next, out);
             }
             if let Some(index) = call.block {
                 if call.custom {

@@ -108,9 +108,9 @@ impl<'a> Writer<'a> {
                     self.omitted("tool_result.name", "no_place");
                 }
                 // A result is text; its images follow as a user message.
-                let (media, said): (Vec<_>, Vec<_>) =
+                let (media, assistant_parts): (Vec<_>, Vec<_>) =
                     content.iter().partition(|block| matches!(block, Block::Media { .. }));
-                let parts = self.parts(said.into_iter());
+                let parts = self.parts(assistant_parts.into_iter());
                 let content = self.content(parts);
                 if !media.is_empty() {
                     self.adapted("tool_result.media", "moved");
@@ -231,22 +231,22 @@ impl<'a> Writer<'a> {
     }
 
     fn assistant(&mut self, blocks: &'a [Block]) -> Value {
-        let mut said = AssistantParts::default();
+        let mut assistant_parts = AssistantParts::default();
         for block in blocks {
             match block {
                 Block::Thinking { text, signature } => {
-                    self.thinking(text, signature.as_deref(), &mut said);
+                    self.thinking(text, signature.as_deref(), &mut assistant_parts);
                 }
-                Block::Redacted { data } => self.redacted(data, &mut said),
+                Block::Redacted { data } => self.redacted(data, &mut assistant_parts),
                 Block::Text { text, signature, .. } => {
                     self.text_signature(signature.as_deref());
-                    said.parts.push(json!({"type": "text", "text": text}));
+                    assistant_parts.parts.push(json!({"type": "text", "text": text}));
                 }
                 Block::Refusal { text } if !self.variant.official => {
                     self.adapted("refusal", "as_text");
-                    said.parts.push(json!({"type": "text", "text": text}));
+                    assistant_parts.parts.push(json!({"type": "text", "text": text}));
                 }
-                Block::Refusal { text } => match &mut said.refusal {
+                Block::Refusal { text } => match &mut assistant_parts.refusal {
                     Some(refusal) => {
                         refusal.push('\n');
                         refusal.push_str(text);
@@ -256,38 +256,43 @@ impl<'a> Writer<'a> {
                 Block::ToolCall { id, name, arguments, signature } => {
                     self.names.insert(id, name);
                     let call = self.call(id, name, arguments, signature.as_deref());
-                    said.calls.push(call);
+                    assistant_parts.calls.push(call);
                 }
                 Block::Opaque { dialect, value } if dialect == NAME => {
-                    self.own(value, &mut said);
+                    self.own(value, &mut assistant_parts);
                 }
                 Block::Opaque { .. } => self.omitted("block", "foreign_dialect"),
                 Block::Media { .. } => self.omitted("media", "role"),
                 Block::ToolResult { .. } => self.omitted("tool_result", "role"),
             }
         }
-        self.assemble(said)
+        self.assemble(assistant_parts)
     }
 
     /// Returns an opaque part of this dialect to its original member.
-    fn own(&mut self, value: &Value, said: &mut AssistantParts) {
+    fn own(&mut self, value: &Value, assistant_parts: &mut AssistantParts) {
         let kind = value.get("type").and_then(Value::as_str).unwrap_or_default();
         if kind == "audio" {
-            said.audio = value.get("audio").cloned();
+            assistant_parts.audio = value.get("audio").cloned();
         } else if kind.starts_with("reasoning.") {
             if self.variant.replay == Replay::Details {
-                said.details.push(value.clone());
+                assistant_parts.details.push(value.clone());
             } else {
                 self.thinking_omitted += 1;
             }
         } else if value.get("id").is_some() {
-            said.calls.push(value.clone());
+            assistant_parts.calls.push(value.clone());
         } else {
-            said.parts.push(value.clone());
+            assistant_parts.parts.push(value.clone());
         }
     }
 
-    fn thinking(&mut self, text: &str, signature: Option<&str>, said: &mut AssistantParts) {
+    fn thinking(
+        &mut self,
+        text: &str,
+        signature: Option<&str>,
+        assistant_parts: &mut AssistantParts,
+    ) {
         match self.variant.replay {
             Replay::Nothing => self.thinking_omitted += 1,
             Replay::ReasoningContent | Replay::ReasoningContentAlways | Replay::Reasoning => {
@@ -295,15 +300,15 @@ impl<'a> Writer<'a> {
                     self.thinking_omitted += 1;
                 } else {
                     self.thinking_signature(signature);
-                    said.reasoning.push_str(text);
+                    assistant_parts.reasoning.push_str(text);
                 }
             }
             Replay::Tags => {
                 self.thinking_signature(signature);
-                if !said.reasoning.is_empty() {
-                    said.reasoning.push('\n');
+                if !assistant_parts.reasoning.is_empty() {
+                    assistant_parts.reasoning.push('\n');
                 }
-                said.reasoning.push_str(text.trim_matches('\n'));
+                assistant_parts.reasoning.push_str(text.trim_matches('\n'));
             }
             Replay::Details => {
                 let mark = DetailMeta::unpack(signature.unwrap_or_default());
@@ -318,13 +323,13 @@ impl<'a> Writer<'a> {
                 } else {
                     ("reasoning.text", "text")
                 };
-                let mut detail = detail(kind, &mark, said.details.len());
+                let mut detail = detail(kind, &mark, assistant_parts.details.len());
                 detail.insert(member.to_owned(), text.into());
                 if !mark.signature.is_empty() {
                     detail.insert("signature".to_owned(), mark.signature.into());
                 }
-                said.details.push(detail.into());
-                said.reasoning.push_str(text);
+                assistant_parts.details.push(detail.into());
+                assistant_parts.reasoning.push_str(text);
             }
             Replay::Chunks => {
                 let mut chunk = json!({
@@ -335,13 +340,13 @@ impl<'a> Writer<'a> {
                 if let Some(signature) = signature {
                     chunk["signature"] = signature.into();
                 }
-                said.parts.push(chunk);
+                assistant_parts.parts.push(chunk);
             }
             Replay::Blocks => {
                 let mut block = json!({"type": "thinking", "thinking": text});
                 block["signature"] = signature.unwrap_or_default().into();
-                said.details.push(block);
-                said.reasoning.push_str(text);
+                assistant_parts.details.push(block);
+                assistant_parts.reasoning.push_str(text);
             }
         }
     }
@@ -352,15 +357,18 @@ impl<'a> Writer<'a> {
         }
     }
 
-    fn redacted(&mut self, data: &str, said: &mut AssistantParts) {
+    fn redacted(&mut self, data: &str, assistant_parts: &mut AssistantParts) {
         match self.variant.replay {
             Replay::Details => {
                 let mark = DetailMeta::unpack(data);
-                let mut detail = detail("reasoning.encrypted", &mark, said.details.len());
+                let mut detail =
+                    detail("reasoning.encrypted", &mark, assistant_parts.details.len());
                 detail.insert("data".to_owned(), mark.signature.into());
-                said.details.push(detail.into());
+                assistant_parts.details.push(detail.into());
             }
-            Replay::Blocks => said.details.push(json!({"type": "redacted_thinking", "data": data})),
+            Replay::Blocks => {
+                assistant_parts.details.push(json!({"type": "redacted_thinking", "data": data}))
+            }
             _ => self.thinking_omitted += 1,
         }
     }
@@ -402,15 +410,15 @@ impl<'a> Writer<'a> {
         spelled
     }
 
-    fn assemble(&self, said: AssistantParts) -> Value {
+    fn assemble(&self, assistant_parts: AssistantParts) -> Value {
         let mut message = Map::new();
         message.insert("role".to_owned(), "assistant".into());
-        let mut content = self.content(said.parts);
+        let mut content = self.content(assistant_parts.parts);
         let silent = content.as_str() == Some("");
         match self.variant.replay {
-            Replay::Tags if !said.reasoning.is_empty() => {
+            Replay::Tags if !assistant_parts.reasoning.is_empty() => {
                 let text = content.as_str().unwrap_or_default().trim_start_matches('\n');
-                let wrapped = format!("<think>\n{}\n</think>\n\n", said.reasoning);
+                let wrapped = format!("<think>\n{}\n</think>\n\n", assistant_parts.reasoning);
                 content = match content {
                     Value::Array(mut parts) => {
                         parts.insert(0, json!({"type": "text", "text": wrapped}));
@@ -420,7 +428,9 @@ impl<'a> Writer<'a> {
                 };
             }
             // There is no text next to the calls or the refusal.
-            _ if silent && (!said.calls.is_empty() || said.refusal.is_some()) => {
+            _ if silent
+                && (!assistant_parts.calls.is_empty() || assistant_parts.refusal.is_some()) =>
+            {
                 content = Value::Null;
             }
             _ => {}
@@ -428,7 +438,7 @@ impl<'a> Writer<'a> {
         message.insert("content".to_owned(), content);
         let reasoning = match self.variant.replay {
             Replay::ReasoningContentAlways if self.thinks => Some("reasoning_content"),
-            _ if said.reasoning.is_empty() => None,
+            _ if assistant_parts.reasoning.is_empty() => None,
             Replay::ReasoningContent | Replay::ReasoningContentAlways | Replay::Blocks => {
                 Some("reasoning_content")
             }
@@ -436,23 +446,23 @@ impl<'a> Writer<'a> {
             Replay::Nothing | Replay::Tags | Replay::Chunks => None,
         };
         if let Some(name) = reasoning {
-            message.insert(name.to_owned(), said.reasoning.into());
+            message.insert(name.to_owned(), assistant_parts.reasoning.into());
         }
-        if !said.details.is_empty() {
+        if !assistant_parts.details.is_empty() {
             let name = match self.variant.replay {
                 Replay::Blocks => "thinking_blocks",
                 _ => "reasoning_details",
             };
-            message.insert(name.to_owned(), said.details.into());
+            message.insert(name.to_owned(), assistant_parts.details.into());
         }
-        if let Some(refusal) = said.refusal {
+        if let Some(refusal) = assistant_parts.refusal {
             message.insert("refusal".to_owned(), refusal.into());
         }
-        if let Some(audio) = said.audio {
+        if let Some(audio) = assistant_parts.audio {
             message.insert("audio".to_owned(), audio);
         }
-        if !said.calls.is_empty() {
-            message.insert("tool_calls".to_owned(), said.calls.into());
+        if !assistant_parts.calls.is_empty() {
+            message.insert("tool_calls".to_owned(), assistant_parts.calls.into());
         }
         message.into()
     }

@@ -8,7 +8,7 @@ use crate::json::{decode, escape};
 
 /// An open item. All its texts are kept as escaped JSON.
 pub(super) struct Item {
-    pub(super) place: u32,
+    pub(super) position: u32,
     pub(super) kind: Kind,
     pub(super) id: String,
     /// All bytes of a delta before its text; empty before the first delta.
@@ -45,7 +45,7 @@ impl Kind {
 impl Item {
     /// The position of the item, as members of an event.
     pub(super) fn at(&self) -> String {
-        format!(",\"output_index\":{}", self.place)
+        format!(",\"output_index\":{}", self.position)
     }
 
     /// Builds the annotations of a complete text.
@@ -60,13 +60,13 @@ impl Item {
 
     /// The position of the text, as members of an event.
     pub(super) fn part_at(&self) -> String {
-        let Self { id, place, .. } = self;
+        let Self { id, position, .. } = self;
         let part = match self.kind {
             Kind::Text | Kind::Refusal => ",\"content_index\":0",
             Kind::Reasoning => ",\"summary_index\":0",
             Kind::Call => "",
         };
-        format!(",\"item_id\":\"{id}\",\"output_index\":{place}{part}")
+        format!(",\"item_id\":\"{id}\",\"output_index\":{position}{part}")
     }
 
     pub(super) fn part(&self) -> String {

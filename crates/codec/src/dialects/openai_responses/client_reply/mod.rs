@@ -131,7 +131,7 @@ impl Writer {
     }
 
     fn item(&mut self, kind: Kind) -> Item {
-        let place = self.items;
+        let position = self.items;
         self.items += 1;
         let sort = match kind {
             Kind::Text | Kind::Refusal => "msg",
@@ -139,9 +139,9 @@ impl Writer {
             Kind::Call => "fc",
         };
         Item {
-            place,
+            position,
             kind,
-            id: format!("{sort}_{}_{place}", self.identity),
+            id: format!("{sort}_{}_{position}", self.identity),
             delta: String::new(),
             text: String::new(),
             signature: String::new(),
@@ -252,7 +252,7 @@ impl Writer {
         }
         let json = item.json(status);
         self.event("response.output_item.done", &[&item.at(), ",\"item\":", &json], out);
-        self.done.push((item.place, json));
+        self.done.push((item.position, json));
     }
 
     /// Writes an opaque item of this dialect. Its original deltas are unknown, but clients count
@@ -261,17 +261,17 @@ impl Writer {
         let Ok(Value::Object(mut item)) = serde_json::from_str(json) else {
             return;
         };
-        let place = self.items;
+        let position = self.items;
         self.items += 1;
         let whole = Value::Object(item.clone()).to_string();
         if let Some(status) = item.get_mut("status") {
             *status = "in_progress".into();
         }
         let begun = Value::Object(item).to_string();
-        let at = format!(",\"output_index\":{place},\"item\":");
+        let at = format!(",\"output_index\":{position},\"item\":");
         self.event("response.output_item.added", &[&at, &begun], out);
         self.event("response.output_item.done", &[&at, &whole], out);
-        self.done.push((place, whole));
+        self.done.push((position, whole));
     }
 
     fn end(&mut self, reason: &EndReason, out: &mut Vec<u8>) {
@@ -280,7 +280,7 @@ impl Writer {
             Err(fault) => return self.fail(&fault, out),
         };
         let last = self.items.saturating_sub(1);
-        let cut = self.pending.as_ref().is_some_and(|item| item.place == last);
+        let cut = self.pending.as_ref().is_some_and(|item| item.position == last);
         self.release(if cut { ending.status } else { "completed" }, out);
         while let Some((&number, _)) = self.open.first_key_value() {
             self.end_block(number, ending.status, out);
@@ -310,7 +310,7 @@ impl Writer {
 
     /// All completed items, in order.
     fn output(&mut self) -> String {
-        self.done.sort_by_key(|(place, _)| *place);
+        self.done.sort_by_key(|(position, _)| *position);
         let items: Vec<&str> = self.done.iter().map(|(_, item)| item.as_str()).collect();
         items.join(",")
     }
@@ -418,7 +418,7 @@ impl ReplyWriter for Writer {
             Err(_) => ("failed", "null"),
         };
         let last = reply.content.len().saturating_sub(1);
-        for (place, block) in reply.content.iter().enumerate() {
+        for (position, block) in reply.content.iter().enumerate() {
             if let Block::Opaque { dialect, value } = block
                 && dialect == NAME
                 && value.is_object()
@@ -430,16 +430,19 @@ impl ReplyWriter for Writer {
                     item.text.push_str("{}");
                 }
                 // The last item was cut.
-                let status =
-                    if place == last && status != "completed" { "incomplete" } else { "completed" };
-                writer.done.push((item.place, item.json(status)));
+                let status = if position == last && status != "completed" {
+                    "incomplete"
+                } else {
+                    "completed"
+                };
+                writer.done.push((item.position, item.json(status)));
             }
         }
         let refused = reply.content.iter().any(declines);
         if let Some(words) = explained(reason, refused, &reply.details) {
             let mut item = writer.item(Kind::Refusal);
             item.text = escaped(words);
-            writer.done.push((item.place, item.json("completed")));
+            writer.done.push((item.position, item.json("completed")));
         }
         let error = match (ending, &reply.fault) {
             (_, Some(fault)) => error(fault),

@@ -143,10 +143,10 @@ mod tests {
 
     #[test]
     fn a_sign_of_life_bears_the_last_number_and_never_comes_first() {
-        let mut words = Injector::default();
-        assert!(words.keep_alive().is_empty());
-        words.see(frame(CREATED));
-        words.see(frame(
+        let mut state = Injector::default();
+        assert!(state.keep_alive().is_empty());
+        state.see(frame(CREATED));
+        state.see(frame(
             r#"{"type":"response.output_text.delta","delta":"\"sequence_number\":99","sequence_number": 5}"#,
         ));
         assert_eq!(words.sequence, 5);
@@ -157,11 +157,11 @@ mod tests {
 
     #[test]
     fn an_error_ends_the_response_that_began() {
-        let mut words = Injector::default();
-        words.see(frame(CREATED));
+        let mut state = Injector::default();
+        state.see(frame(CREATED));
         let fault = Fault::new(FaultKind::Unreachable, "gone");
         let mut told = Vec::new();
-        Framer::new(1 << 20).push(&words.error(&fault, None), |frame, _| {
+        Framer::new(1 << 20).push(&state.error(&fault, None), |frame, _| {
             told.push(serde_json::from_slice::<Value>(frame.data).unwrap());
         });
         assert_eq!(told.len(), 1);

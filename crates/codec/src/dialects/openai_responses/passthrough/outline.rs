@@ -15,26 +15,26 @@ const FILLER: &str = r#"{"type":"message","role":"assistant","content":"[reasoni
 /// Reads a request.
 pub(super) fn read(body: &[u8]) -> Result<OpaqueOutline, JsonError> {
     let top = members(body, 0)?;
-    let mut places = OpaqueOutline::of(body);
-    places.model = find(&top, "model")
+    let mut outline = OpaqueOutline::of(body);
+    outline.model = find(&top, "model")
         .filter(|(_, member)| member.kind == Kind::String)
         .map(|(_, member)| member.value.clone());
-    places.stream =
+    outline.stream =
         find(&top, "stream").is_some_and(|(_, member)| slice(body, &member.value) == b"true");
     let Some((_, input)) = find(&top, "input").filter(|(_, input)| input.kind == Kind::Array)
     else {
-        return Ok(places);
+        return Ok(outline);
     };
     let items = input.elements(body)?;
-    let list = places.add_container(spans(&items), None, Some(FILLER));
+    let list = outline.add_container(spans(&items), None, Some(FILLER));
     let mut led = None;
     for (at, (kind, span)) in items.into_iter().enumerate() {
         if kind == Kind::Object {
             let part = Part::new(list, at);
-            led = item(body, &span, (part, at), led, &mut places)?;
+            led = item(body, &span, (part, at), led, &mut outline)?;
         }
     }
-    Ok(places.finish(body))
+    Ok(outline.finish(body))
 }
 
 /// Reads an item. `led` is the reasoning that led to it, if any. Returns the reasoning that leads
@@ -44,7 +44,7 @@ fn item(
     span: &Span,
     (part, at): (Part, usize),
     led: Option<usize>,
-    places: &mut OpaqueOutline,
+    outline: &mut OpaqueOutline,
 ) -> Result<Option<usize>, JsonError> {
     let members = members(body, span.start)?;
     let word = |name: &str| find_text(&members, name).map(|(_, member)| text(body, &member.value));
@@ -52,30 +52,30 @@ fn item(
     match word("type").as_deref() {
         Some("reasoning") => {}
         Some("message") | None if role.as_deref() == Some("user") => {
-            places.turn = at + 1;
+            outline.turn = at + 1;
             return Ok(None);
         }
         kind => {
             if kind == Some("function_call") {
-                places.add_call_id(find(&members, "call_id").map(|(_, id)| id));
+                outline.add_call_id(find(&members, "call_id").map(|(_, id)| id));
             }
             let said = role.as_deref() == Some("assistant")
                 || kind.is_some_and(|kind| kind.ends_with("_call"));
-            places.has_assistant |= said;
+            outline.has_assistant |= said;
             let known = kind.filter(|kind| *kind != "message");
             if said || known.is_some_and(|kind| role_of(kind) == Role::Assistant) {
-                places.said.push(at);
+                outline.said.push(at);
             }
             let led = led.filter(|_| said);
-            if let (Some(mark), Some((id, _))) = (led, find_text(&members, "id")) {
+            if let (Some(opaque), Some((id, _))) = (led, find_text(&members, "id")) {
                 // The provider uses this id to demand the reasoning that led to the item.
-                let holder = places.add_container(wholes(&members), Some(part), None);
-                places.marks[mark].whole.push(Part::new(holder, id));
+                let holder = outline.add_container(wholes(&members), Some(part), None);
+                outline.marks[opaque].whole.push(Part::new(holder, id));
             }
             return Ok(led);
         }
     }
-    places.add_assistant(at);
+    outline.add_assistant(at);
     let mut texts = Vec::new();
     for name in ["summary", "content"] {
         if let (true, Some((_, list))) = (texts.is_empty(), find(&members, name)) {
@@ -89,16 +89,16 @@ fn item(
     }
     let signature = encrypted.map(|(place, member)| Signature {
         value: member.value.clone(),
-        part: Part::new(places.add_container(wholes(&members), Some(part), None), place),
+        part: Part::new(outline.add_container(wholes(&members), Some(part), None), place),
     });
-    places.marks.push(OpaquePart {
+    outline.marks.push(OpaquePart {
         texts,
         joint: "\n\n",
         signature,
         whole: vec![part],
         ..OpaquePart::new((at, 0), OpaqueKind::Thinking)
     });
-    Ok(Some(places.marks.len() - 1))
+    Ok(Some(outline.marks.len() - 1))
 }
 
 /// The texts of a list of parts; empty if they have none.
@@ -131,20 +131,23 @@ mod tests {
  {"type":"reasoning","summary":[],"content":[{"type":"reasoning_text","text":"raw"}]},{"type":"reasoning","id":"rs_3","summary":[]}]} "#;
 
     fn rewritten(model: Option<&str>, changes: &[OpaqueEdit]) -> String {
-        let places = read(BODY.as_bytes()).unwrap();
-        let (body, filled) = places.rewrite(BODY.as_bytes(), model, changes);
+        let outline = read(BODY.as_bytes()).unwrap();
+        let (body, filled) = outline.rewrite(BODY.as_bytes(), model, changes);
         assert_eq!(filled, 0);
         body.map_or(BODY.to_owned(), |body| String::from_utf8(body).unwrap())
     }
 
     #[test]
     fn reasoning_is_found_where_it_stands() {
-        let places = read(BODY.as_bytes()).unwrap();
-        assert_eq!(&BODY[places.model.clone().unwrap()], "\"gpt-x\"");
-        assert!(places.stream && places.has_assistant);
-        assert_eq!(places.turn, 1);
-        let blocks: Vec<_> =
-            places.marks.iter().map(|mark| (mark.at.0, mark.block(BODY.as_bytes()))).collect();
+        let outline = read(BODY.as_bytes()).unwrap();
+        assert_eq!(&BODY[outline.model.clone().unwrap()], "\"gpt-x\"");
+        assert!(outline.stream && outline.has_assistant);
+        assert_eq!(outline.turn, 1);
+        let blocks: Vec<_> = outline
+            .marks
+            .iter()
+            .map(|opaque| (opaque.at.0, opaque.block(BODY.as_bytes())))
+            .collect();
         let thinking = |text: &str, signature: Option<&str>| Block::Thinking {
             text: text.to_owned(),
             signature: signature.map(str::to_owned),
@@ -174,8 +177,8 @@ mod tests {
     #[test]
     fn what_reasoning_led_to_loses_the_id_that_asks_for_it() {
         let body = r#"{"input":[{"type":"reasoning","id":"rs_1","summary":[],"encrypted_content":"x"},{"id":"msg_1","type":"message","role":"assistant","content":[]},{"type":"function_call","id":"fc_1","call_id":"c","name":"f","arguments":"{}"},{"type":"function_call_output","id":"fo_1","call_id":"c","output":""},{"type":"function_call","id":"fc_2","call_id":"d","name":"f","arguments":"{}"}]}"#;
-        let places = read(body.as_bytes()).unwrap();
-        let (edited, _) = places.rewrite(body.as_bytes(), None, &[OpaqueEdit::Remove]);
+        let outline = read(body.as_bytes()).unwrap();
+        let (edited, _) = outline.rewrite(body.as_bytes(), None, &[OpaqueEdit::Remove]);
         let edited = String::from_utf8(edited.unwrap()).unwrap();
         assert_eq!(
             edited,
@@ -186,8 +189,8 @@ mod tests {
     #[test]
     fn a_conversation_of_nothing_but_reasoning_is_filled() {
         let body = br#"{"input":[ {"type":"reasoning","summary":[],"encrypted_content":"x"} ]}"#;
-        let places = read(body).unwrap();
-        let (edited, filled) = places.rewrite(body, Some("m"), &[OpaqueEdit::Remove]);
+        let outline = read(body).unwrap();
+        let (edited, filled) = outline.rewrite(body, Some("m"), &[OpaqueEdit::Remove]);
         let edited = String::from_utf8(edited.unwrap()).unwrap();
         assert_eq!(filled, 1);
         assert_eq!(edited, format!("{{\"input\":[ {FILLER} ],\"model\":\"m\"}}"));
@@ -201,8 +204,8 @@ mod tests {
             r#"{"input":[{"type":"reasoning","summary":[1,{"text":2}],"encrypted_content":3}]}"#,
             "{}",
         ] {
-            let places = read(body.as_bytes()).unwrap();
-            assert!(places.marks.is_empty(), "{body}");
+            let outline = read(body.as_bytes()).unwrap();
+            assert!(outline.marks.is_empty(), "{body}");
         }
     }
 }

@@ -18,7 +18,7 @@ pub(crate) fn read(content: &Node<'_>, losses: &mut Vec<Loss>) -> Result<Vec<Blo
         Value::Array(_) => {}
         _ => return Err(content.wrong("a string or a list of blocks")),
     }
-    let mut reader = Reader { blocks: Vec::new(), places: HashMap::new(), losses };
+    let mut reader = Reader { blocks: Vec::new(), positions: HashMap::new(), losses };
     for block in content.elements()? {
         reader.block(&block)?;
     }
@@ -28,7 +28,7 @@ pub(crate) fn read(content: &Node<'_>, losses: &mut Vec<Loss>) -> Result<Vec<Blo
 struct Reader<'a> {
     blocks: Vec<Block>,
     /// Positions of the blocks of a reply, by the number in its lines.
-    places: HashMap<u64, usize>,
+    positions: HashMap<u64, usize>,
     losses: &'a mut Vec<Loss>,
 }
 
@@ -55,8 +55,8 @@ impl Reader<'_> {
                 signature: read_signature(node)?,
             },
             "thinking_signature" | "signature" => {
-                let mark = first_text(node, &["signature", "content"])?;
-                self.sign(mark, number);
+                let signature_text = first_text(node, &["signature", "content"])?;
+                self.sign(signature_text, number);
                 return Ok(());
             }
             "redacted_thinking" | "redacted" => {
@@ -84,12 +84,12 @@ impl Reader<'_> {
 
     /// Adds a block, or appends it to the block with the same number.
     fn push(&mut self, block: Block, number: Option<u64>, appends: bool) {
-        let place = match number {
-            Some(number) => self.places.get(&number).copied(),
+        let position = match number {
+            Some(number) => self.positions.get(&number).copied(),
             None if appends => self.blocks.len().checked_sub(1),
             None => None,
         };
-        let before = place.and_then(|place| self.blocks.get_mut(place));
+        let before = position.and_then(|position| self.blocks.get_mut(position));
         match (before, &block) {
             (Some(Block::Text { text, .. }), Block::Text { text: more, .. })
             | (Some(Block::Refusal { text }), Block::Refusal { text: more })
@@ -97,7 +97,7 @@ impl Reader<'_> {
                 text.push_str(more);
             }
             _ => {
-                self.places.extend(number.map(|number| (number, self.blocks.len())));
+                self.positions.extend(number.map(|number| (number, self.blocks.len())));
                 self.blocks.push(block);
             }
         }
@@ -105,12 +105,12 @@ impl Reader<'_> {
 
     /// Adds a detached signature to the block with this number, else to the previous block. If that
     /// block has a signature already, the signature becomes a block of its own.
-    fn sign(&mut self, mark: String, number: Option<u64>) {
-        let place = match number {
-            Some(number) => self.places.get(&number).copied(),
+    fn sign(&mut self, signature_text: String, number: Option<u64>) {
+        let position = match number {
+            Some(number) => self.positions.get(&number).copied(),
             None => self.blocks.len().checked_sub(1),
         };
-        let before = place.and_then(|place| self.blocks.get_mut(place));
+        let before = position.and_then(|position| self.blocks.get_mut(position));
         if let Some(
             Block::Thinking { signature, .. }
             | Block::Text { signature, .. }
@@ -118,11 +118,11 @@ impl Reader<'_> {
         ) = before
             && signature.is_none()
         {
-            *signature = Some(mark);
+            *signature = Some(signature_text);
             return;
         }
-        let block = Block::Thinking { text: String::new(), signature: Some(mark) };
-        self.places.extend(number.map(|number| (number, self.blocks.len())));
+        let block = Block::Thinking { text: String::new(), signature: Some(signature_text) };
+        self.positions.extend(number.map(|number| (number, self.blocks.len())));
         self.blocks.push(block);
     }
 
@@ -159,7 +159,7 @@ fn first_text(node: &Node<'_>, names: &[&'static str]) -> Result<String, Fault> 
 }
 
 fn read_signature(node: &Node<'_>) -> Result<Option<String>, Fault> {
-    Ok(string(node, "signature")?.filter(|mark| !mark.is_empty()))
+    Ok(string(node, "signature")?.filter(|signature_text| !signature_text.is_empty()))
 }
 
 fn call(node: &Node<'_>) -> Result<Block, Fault> {

@@ -123,33 +123,39 @@ impl Reader<'_> {
             return Ok(());
         }
         let parts = message.need("parts")?;
-        let (mut said, mut results) = (Vec::new(), Vec::new());
+        let (mut blocks_so_far, mut results) = (Vec::new(), Vec::new());
         for part in parts.elements()? {
             part.object()?;
             let kind = part.need("type")?;
             match kind.text()? {
                 "step-start" => {
-                    self.push_message(Role::Assistant, std::mem::take(&mut said));
+                    self.push_message(Role::Assistant, std::mem::take(&mut blocks_so_far));
                     self.push_message(Role::User, std::mem::take(&mut results));
                 }
                 "text" => {
                     let text = part.need("text")?.text()?.to_owned();
                     let signature = metadata::signature(&part, "providerMetadata");
                     if !text.is_empty() || signature.is_some() {
-                        said.push(Block::Text { text, signature, citations: Vec::new() });
+                        blocks_so_far.push(Block::Text { text, signature, citations: Vec::new() });
                     }
                 }
-                "reasoning" => said.extend(reasoning(&part)?),
-                "file" => said.push(file(&part)?),
+                "reasoning" => blocks_so_far.extend(reasoning(&part)?),
+                "file" => blocks_so_far.push(file(&part)?),
                 kind => match tool_parts::name(kind, &part)? {
                     Some(name) => {
-                        tool_parts::read(&part, name, &mut said, &mut results, self.losses)?;
+                        tool_parts::read(
+                            &part,
+                            name,
+                            &mut blocks_so_far,
+                            &mut results,
+                            self.losses,
+                        )?;
                     }
                     None => self.pass_over(kind),
                 },
             }
         }
-        self.push_message(Role::Assistant, said);
+        self.push_message(Role::Assistant, blocks_so_far);
         self.push_message(Role::User, results);
         Ok(())
     }
