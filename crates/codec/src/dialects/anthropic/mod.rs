@@ -18,6 +18,7 @@ use serde_json::Value;
 use throughline_canonical::{Amount, Delta, Effort, Event, Fault, Loss, Lossy, Request};
 
 use super::passthrough::Passthrough;
+use crate::dialects::shared::limits::{MAX_EVENT_BYTES, MAX_REPLY_BYTES};
 use crate::dialects::shared::losses::lost_part;
 use crate::dialects::shared::members::{keep_only, read_count};
 use crate::dialects::shared::names;

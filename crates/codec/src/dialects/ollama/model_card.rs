@@ -25,7 +25,7 @@ pub struct Abilities {
 pub(super) fn read(answer: &Value) -> Vec<ModelCard> {
     let named = |model: &Value| {
         let name = model.get("model").or_else(|| model.get("name"))?.as_str()?;
-        Some(ModelCard { name: name.to_owned(), ..told(model) })
+        Some(ModelCard { name: name.to_owned(), ..read_card(model) })
     };
     match answer.get("models").and_then(Value::as_array) {
         Some(models) => models.iter().filter_map(named).collect(),

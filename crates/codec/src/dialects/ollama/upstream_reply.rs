@@ -6,6 +6,7 @@ use throughline_canonical::{BlockStart, Delta, EndReason, Event, Fault, FaultKin
 
 use super::errors;
 use crate::dialects::ReplyReader;
+use crate::dialects::shared::limits::{MAX_EVENT_BYTES, MAX_REPLY_BYTES};
 use crate::dialects::shared::reply_end::fail_once;
 use crate::framing::ndjson::Lines;
 use crate::json::{

@@ -4,8 +4,8 @@ use serde_json::{Value, json};
 use throughline_canonical::{Fault, FaultKind};
 
 use crate::dialects::RefusalKind;
-use crate::dialects::shared::{openai_errors, refusal};
-use crate::json::Kind;
+use crate::dialects::shared::openai_errors;
+use crate::dialects::shared::refusal;
 
 /// The status and the body of an error.
 pub(super) fn write(fault: &Fault) -> (u16, Vec<u8>) {
@@ -55,6 +55,8 @@ pub(super) fn refused_thinking(status: u16, body: &[u8]) -> Option<RefusalKind> 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::dialects::shared::openai_errors::read_inside;
+    use crate::json::Kind;
 
     #[test]
     fn refusals_of_reasoning_are_told_from_other_errors() {

@@ -73,7 +73,7 @@ impl Conversation {
         Ok(())
     }
 
-    fn write_members(&mut self, role: Role, content: Vec<Block>) {
+    fn push_message(&mut self, role: Role, content: Vec<Block>) {
         self.messages.push(Message { role, content });
     }
 

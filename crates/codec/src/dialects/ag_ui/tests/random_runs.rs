@@ -296,7 +296,7 @@ proptest! {
             .iter()
             .filter(|event| event["type"] == "THINKING_TEXT_MESSAGE_CONTENT")
             .filter_map(|event| event["delta"].as_str())
-            .filter(|delta| *delta != crate::dialects::shared::hidden_reasoning::NOTICE)
+            .filter(|delta| *delta != NOTICE)
             .collect();
         let said = plan.events();
         let said = said.iter().filter_map(|event| match event {

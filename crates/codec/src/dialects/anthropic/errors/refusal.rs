@@ -3,8 +3,8 @@
 //! There is no error code for them, only the text. Some resellers change the status, so the status
 //! only shows that the request was rejected.
 
+use crate::dialects::Refusal;
 use crate::dialects::shared::refusal;
-use crate::dialects::{Refusal, RefusalKind};
 use crate::json::{Kind, each_member, text};
 
 /// Classifies an error reply; `None` if it is not about thinking.
@@ -59,6 +59,7 @@ fn error_member(body: &[u8], name: &[u8]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::dialects::RefusalKind;
 
     fn check(status: u16, message: &str, expected: Option<(RefusalKind, Option<(usize, usize)>)>) {
         let body = serde_json::json!({"type":"error","error":{"type":"invalid_request_error","message":message},"request_id":"req_1"});

@@ -5,6 +5,7 @@ use throughline_canonical::{Event, Fault, FaultKind};
 use self::chunk::Answer;
 use self::objects::{Objects, TooLong};
 use crate::dialects::ReplyReader;
+use crate::dialects::shared::limits::{MAX_EVENT_BYTES, MAX_REPLY_BYTES};
 use crate::framing::sse::Framer;
 
 pub mod chunk;

@@ -6,19 +6,19 @@ use throughline_canonical::{Request, Show};
 use super::super::{NAME, ours};
 
 /// What a client wants to see of a reply.
-pub(super) struct Form {
+pub(crate) struct Form {
     /// Whether it wants token counts.
-    pub(super) include_usage: bool,
+    pub(crate) include_usage: bool,
     /// Whether it uses the legacy `functions`.
-    pub(super) legacy: bool,
+    pub(crate) legacy: bool,
     /// Whether it wants no reasoning.
-    pub(super) hidden: bool,
+    pub(crate) hidden: bool,
     /// The members that carry reasoning as plain text.
-    pub(super) fields: Vec<String>,
+    pub(crate) fields: Vec<String>,
 }
 
 impl Form {
-    pub(super) fn read(request: &Request) -> Self {
+    pub(crate) fn read(request: &Request) -> Self {
         let extra = request.extra.get(NAME);
         let member = |name: &str| extra.and_then(|extra| extra.get(name));
         let fields = match member(ours::REASONING_FIELDS).and_then(Value::as_array) {

@@ -12,6 +12,7 @@ use super::variants::{Replay, Variant};
 use super::{NAME, annotations, usage};
 use crate::dialects::ReplyReader;
 use crate::dialects::shared::hidden_reasoning::{NOTICE, without_notice};
+use crate::dialects::shared::limits::{MAX_EVENT_BYTES, MAX_REPLY_BYTES};
 use crate::dialects::shared::reply_end::fail_once;
 use crate::dialects::shared::{openai_annotations, openai_errors};
 use crate::framing::sse::Framer;

@@ -6,7 +6,8 @@
 use serde_json::Value;
 use throughline_canonical::{Block, Fault, Lossy, MediaKind, Message, Role, Source};
 
-use super::super::{Losses, NAME, PHASE};
+use super::super::{NAME, PHASE};
+use crate::dialects::shared::losses::Losses;
 use crate::json::Node;
 
 /// The conversation read so far.

@@ -10,7 +10,8 @@ use throughline_canonical::{
 };
 
 use self::items::Conversation;
-use super::{Losses, NAME, state};
+use super::{NAME, state};
+use crate::dialects::shared::losses::Losses;
 use crate::json::{Node, read_object};
 
 pub(super) mod items;

@@ -149,9 +149,9 @@ mod tests {
         state.see(frame(
             r#"{"type":"response.output_text.delta","delta":"\"sequence_number\":99","sequence_number": 5}"#,
         ));
-        assert_eq!(words.sequence, 5);
-        words.see(frame(r#"{"sequence_number":6,"delta":"\"sequence_number\":99"}"#));
-        let sign = String::from_utf8(words.keep_alive()).unwrap();
+        assert_eq!(state.sequence, 5);
+        state.see(frame(r#"{"sequence_number":6,"delta":"\"sequence_number\":99"}"#));
+        let sign = String::from_utf8(state.keep_alive()).unwrap();
         assert!(sign.contains("{\"type\":\"keepalive\",\"sequence_number\":6}"));
     }
 

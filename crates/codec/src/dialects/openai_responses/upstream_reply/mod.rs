@@ -10,6 +10,7 @@ use self::items::{Deltas, Items};
 use super::errors::kind_of_code;
 use crate::dialects::ReplyReader;
 use crate::dialects::shared::error_codes;
+use crate::dialects::shared::limits::{MAX_EVENT_BYTES, MAX_REPLY_BYTES};
 use crate::framing::sse::{Frame, Framer};
 use crate::json::{
     Cursor, JsonError, Kind, Span, each_member, inside, number, slice, text, validate,

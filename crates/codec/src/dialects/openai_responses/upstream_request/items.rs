@@ -3,7 +3,8 @@
 use serde_json::{Value, json};
 use throughline_canonical::{Block, MediaKind, Request, Role, Source};
 
-use super::super::{Losses, NAME, PHASE};
+use super::super::{NAME, PHASE};
+use crate::dialects::shared::losses::Losses;
 
 /// OpenAI's file ids are valid in both of its dialects.
 const FILE_DIALECTS: [&str; 2] = [NAME, "openai_chat"];

@@ -7,7 +7,8 @@ use throughline_canonical::{
     Amount, Effort, Lossy, Output, Request, Show, ThinkingSetting, Tool, ToolChoice,
 };
 
-use super::{ENCRYPTED, Losses, NAME};
+use super::{ENCRYPTED, NAME};
+use crate::dialects::shared::losses::Losses;
 use crate::dialects::{Outgoing, Target};
 
 mod items;
