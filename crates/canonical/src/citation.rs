@@ -1,4 +1,4 @@
-//! What an answer refers to.
+//! Citations.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -7,36 +7,35 @@ use serde_json::Value;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Citation {
-    /// Its address.
+    /// The address of the source.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
-    /// Its title, or the name of its file.
+    /// The title or the file name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// What it says, in its own words.
+    /// The cited text.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub quote: Option<String>,
-    /// Which characters of the block refer to it: from the first, up to the second. All of them, where
-    /// that is not said.
+    /// The half-open range of characters in the block that refer to the source. `None` means the
+    /// whole block.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub span: Option<(u64, u64)>,
-    /// The citation as its maker wrote it, for clients of the same dialect: much of it may be for
-    /// nobody else.
+    /// The citation in the provider's own form, for clients of the same dialect.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub verbatim: Option<Verbatim>,
 }
 
-/// A value of one dialect.
+/// A value in the form of one dialect.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Verbatim {
-    /// Whose.
+    /// The name of the dialect.
     pub dialect: String,
     /// The value.
     pub value: Value,
 }
 
 impl Citation {
-    /// The citation as its maker wrote it, if that was in this dialect.
+    /// The citation in the form of this dialect, if the provider used it.
     pub fn written_by(&self, dialect: &str) -> Option<&Value> {
         let verbatim = self.verbatim.as_ref()?;
         (verbatim.dialect == dialect).then_some(&verbatim.value)

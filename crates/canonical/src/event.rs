@@ -1,4 +1,4 @@
-//! What a reply is made of, in order. A whole reply is the same events, folded.
+//! The events of a reply. A whole reply is the fold of its events.
 
 use std::borrow::Cow;
 
@@ -6,55 +6,55 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Citation, Fault, Usage};
 
-/// One step of a reply. Text is borrowed from the bytes it was read from where it can be.
+/// One step of a reply. Text is borrowed from the input where possible.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Event<'a> {
-    /// The model began to answer.
+    /// The reply starts.
     MessageStarted {
-        /// The provider's id of this answer.
+        /// The provider's id of the reply.
         id: Cow<'a, str>,
-        /// The model, as the provider calls it.
+        /// The provider's name of the model.
         model: Cow<'a, str>,
     },
-    /// A block began.
+    /// A block starts.
     BlockStarted {
-        /// Its place in the message.
+        /// Index of the block in the message.
         index: u32,
-        /// What it is, with whatever came along at once.
+        /// The kind of block, with any content that came with the start.
         block: BlockStart<'a>,
     },
-    /// A block grew.
+    /// A block grows.
     BlockDelta {
-        /// Its place in the message.
+        /// Index of the block in the message.
         index: u32,
-        /// What was added.
+        /// The addition.
         delta: Delta<'a>,
     },
-    /// A block is complete.
+    /// A block ends.
     BlockEnded {
-        /// Its place in the message.
+        /// Index of the block in the message.
         index: u32,
     },
-    /// The provider left out, or let pass, thinking that was bound to something else.
+    /// The provider dropped or accepted thinking that was bound to another conversation.
     Transformed {
-        /// One entry for each block it speaks of.
+        /// One entry per affected block.
         transformations: Vec<Transformation>,
     },
-    /// Token counts so far; fields that are absent keep their earlier value.
+    /// Token counts so far. Absent fields keep their earlier value.
     Usage(Usage),
-    /// More about the end that follows.
+    /// Details about the end that follows.
     EndExplained(EndDetails),
-    /// Something failed after the reply began.
+    /// An error after the reply began.
     Fault(Fault),
-    /// The last event of every reply, also of one that was cut.
+    /// The last event of every reply, also of an interrupted one.
     Ended {
-        /// Why it ended.
+        /// Why the reply ended.
         reason: EndReason,
     },
 }
 
-/// The beginning of a block.
+/// The start of a block.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum BlockStart<'a> {
@@ -67,36 +67,36 @@ pub enum BlockStart<'a> {
     Thinking {
         /// Text that came with the start.
         text: Cow<'a, str>,
-        /// A signature that came with the start; usually empty.
+        /// The signature, if it came with the start; usually empty.
         signature: Cow<'a, str>,
     },
-    /// The model declines, in words that come as text.
+    /// The model declines. Its words follow as text.
     Refusal {
-        /// Words that came with the start.
+        /// Text that came with the start.
         text: Cow<'a, str>,
     },
-    /// Reasoning the provider encrypted.
+    /// Encrypted reasoning.
     Redacted {
-        /// The whole of it.
+        /// All its data.
         data: Cow<'a, str>,
     },
-    /// A call of a tool the client offered.
+    /// A tool call.
     ToolCall {
-        /// The call's id.
+        /// The id of the call.
         id: Cow<'a, str>,
-        /// The tool.
+        /// The name of the tool.
         name: Cow<'a, str>,
     },
-    /// A block of a kind this vocabulary has no word for.
+    /// A block that the vocabulary has no type for.
     Opaque {
-        /// Whose word it is.
+        /// The dialect it belongs to.
         dialect: Cow<'a, str>,
-        /// The provider's name of it.
+        /// The provider's name of the block type.
         name: Cow<'a, str>,
     },
 }
 
-/// What a block grew by.
+/// The growth of a block.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", content = "value", rename_all = "snake_case")]
 pub enum Delta<'a> {
@@ -104,45 +104,45 @@ pub enum Delta<'a> {
     Text(Cow<'a, str>),
     /// Reasoning text.
     Thinking(Cow<'a, str>),
-    /// The block's signature; a later one replaces an earlier one.
+    /// The signature; a later one replaces an earlier one.
     Signature(Cow<'a, str>),
-    /// A source that the text refers to. Boxed, since nearly every delta is a piece of text.
+    /// A source. Boxed because nearly every delta is text.
     Citation(Box<Citation>),
-    /// A piece of a tool call's arguments, as JSON text.
+    /// A piece of the JSON arguments of a tool call.
     ToolArguments(Cow<'a, str>),
-    /// A piece of the JSON of a block this vocabulary has no word for. All pieces together are one
-    /// object; of a member that comes twice the last counts, so that one can grow.
+    /// A piece of the JSON of an opaque block. All pieces form one object. If a member occurs
+    /// twice, the last one counts, so members can grow.
     Opaque(Cow<'a, str>),
 }
 
-/// What a provider says it did to one thinking block of the request.
+/// What the provider did to one thinking block of the request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Transformation {
-    /// What was done, in the provider's word.
+    /// The action, as the provider names it.
     pub action: String,
-    /// Where the block stood in the request the provider received: message, then block.
+    /// Indexes of the message and of the block in the request that the provider received.
     pub at: Option<(usize, usize)>,
-    /// Why, in the provider's word.
+    /// The reason, as the provider names it.
     pub reason: String,
 }
 
-/// What a provider says about the end of its reply, besides the reason.
+/// Details about the end of a reply.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct EndDetails {
-    /// Of a stop sequence: which one was written.
+    /// The stop sequence that the model wrote.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sequence: Option<String>,
-    /// Of a refusal: what it is about, in the provider's word.
+    /// The category of a refusal, as the provider names it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub category: Option<String>,
-    /// Of a refusal: what a person is told.
+    /// The explanation of a refusal for people.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub explanation: Option<String>,
 }
 
 impl EndDetails {
-    /// Whether there is nothing to say.
+    /// Whether there are no details.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
@@ -152,22 +152,22 @@ impl EndDetails {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EndReason {
-    /// The model said all it had to say.
+    /// The model finished its answer.
     Stop,
-    /// The caller's limit of tokens was reached.
+    /// The token limit was reached.
     Length,
     /// A stop sequence was written.
     StopSequence,
     /// The model waits for tool results.
     ToolCalls,
-    /// The model wants the same content sent back to go on.
+    /// The model continues if the same content is sent back.
     Pause,
     /// The model declined.
     Refusal,
-    /// A reason this vocabulary has no word for.
+    /// A reason that the vocabulary has no variant for.
     Other(String),
-    /// The provider reported an error in mid-reply.
+    /// The provider reported an error in the middle of the reply.
     Failed,
-    /// The bytes stopped before the end.
+    /// The connection ended before the reply did.
     Cut,
 }

@@ -1,47 +1,47 @@
-//! What became of a thinking block on its way to a model, and why.
+//! The fate of a thinking block on its way to a model.
 
 use serde::Serialize;
 
 use crate::{Origin, ThinkingKind};
 
-/// What became of a block.
+/// The fate of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Fate {
-    /// It went out as the client sent it.
+    /// Sent unchanged.
     Sent,
-    /// It stayed behind.
+    /// Not sent.
     LeftOut,
-    /// The client had lost it and it was put back.
+    /// The client had lost it; the gateway put it back.
     Restored,
-    /// It went out in a poorer form.
+    /// Sent with less information.
     Degraded,
-    /// Nobody knew it; it went out to see whether the model reads it.
+    /// Of unknown origin; sent to find out whether the model accepts it.
     Tried,
 }
 
-/// Why a block did not go out as it was.
+/// Why a block was not sent unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reason {
-    /// It was made by somebody whose signatures this target does not read.
+    /// Its maker's signatures are not readable by this target.
     Origin,
-    /// It belongs to an older session, and the policy is `session`.
+    /// It belongs to an earlier session and the policy is `session`.
     Session,
-    /// It was never seen before.
+    /// The gateway has never seen it.
     Unknown,
-    /// It is bound to a conversation that has changed since.
+    /// It is bound to a conversation prefix that has changed.
     Prefix,
-    /// It was cut off while it was made.
+    /// It was interrupted while the model wrote it.
     Cut,
-    /// The configuration asks for it.
+    /// The configuration requires it.
     Policy,
     /// It is malformed, or would make its message malformed.
     Shape,
 }
 
 impl Reason {
-    /// The word used in headers and reports.
+    /// The name in headers and reports.
     pub fn word(self) -> &'static str {
         match self {
             Self::Origin => "origin",
@@ -58,16 +58,16 @@ impl Reason {
 /// One line of the replay report.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct BlockReport {
-    /// Where the block stands in the client's request, such as `messages.1.content.0`.
+    /// Path of the block in the client's request, such as `messages.1.content.0`.
     pub path: String,
-    /// Its kind.
+    /// The kind of block.
     pub kind: ThinkingKind,
-    /// What became of it.
+    /// The fate of the block.
     pub fate: Fate,
-    /// Why, where it did not simply go out.
+    /// The reason, unless the block was sent unchanged.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<Reason>,
-    /// Who made it, where that is known.
+    /// The origin, if known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub origin: Option<Origin>,
 }

@@ -1,44 +1,43 @@
-//! The only error that travels to a client: a kind, a sentence that is safe to show, a hint when
-//! to try again. Each client dialect writes it in its own form.
+//! Faults: the only errors that reach a client. A fault has a kind, a message that is safe to show,
+//! and a hint when to retry. Each client dialect writes it in its own form.
 
 use serde::{Deserialize, Serialize};
 
-/// What went wrong, told as a value.
+/// An error as a value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{message}")]
 pub struct Fault {
-    /// Its kind; decides the status.
+    /// The kind, which decides the status.
     pub kind: FaultKind,
-    /// A sentence for the person who asked.
+    /// A message for people.
     pub message: String,
-    /// Seconds after which another try may succeed.
+    /// Seconds after which a retry may succeed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after: Option<u64>,
-    /// A word for programs, where the kind says too little.
+    /// A code for programs, if the kind says too little.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<String>,
 }
 
 impl Fault {
-    /// A fault of this kind with this sentence.
+    /// Creates a fault of this kind.
     pub fn new(kind: FaultKind, message: impl Into<String>) -> Self {
         Self { kind, message: message.into(), retry_after: None, code: None }
     }
 
-    /// The same with a word for programs.
+    /// Adds a code for programs.
     #[must_use]
     pub fn with_code(mut self, code: &str) -> Self {
         self.code = Some(code.to_owned());
         self
     }
 
-    /// The caller asked for something that cannot be understood.
+    /// A fault for a request that cannot be understood.
     pub fn invalid(message: impl Into<String>) -> Self {
         Self::new(FaultKind::Invalid, message)
     }
 
-    /// The path of the wrong member, with which the sentence about it begins: `messages[2].role: is
-    /// required`.
+    /// The path of the wrong member, which starts the message: `messages[2].role: is required`.
     pub fn place(&self) -> Option<&str> {
         let (path, _) = self.message.split_once(": ")?;
         let of_path = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.[]".contains(&byte);
@@ -53,30 +52,30 @@ impl Fault {
 pub enum FaultKind {
     /// The request cannot be understood.
     Invalid,
-    /// The credential is missing or refused.
+    /// The credential is missing or rejected.
     Unauthenticated,
     /// The caller may not do this.
     Forbidden,
-    /// There is no such thing.
+    /// The resource does not exist.
     NotFound,
-    /// There is something, but not for this method.
+    /// The resource exists, but not for this method.
     WrongMethod,
-    /// The request does not fit the present state.
+    /// The request conflicts with the current state.
     Conflict,
     /// The request is too large.
     TooLarge,
     /// Too many requests.
     RateLimited,
-    /// The server has no room for it now.
+    /// The server has no capacity now.
     Overloaded,
-    /// The provider could not be reached, or spoke nonsense.
+    /// The provider could not be reached, or its reply could not be read.
     Unreachable,
     /// The provider did not answer in time.
     TimedOut,
-    /// The model wrote a tool call that cannot be read.
+    /// The model wrote a tool call that cannot be parsed.
     #[serde(rename = "tool_call_parse_error")]
     ToolCallUnreadable,
-    /// Something failed inside.
+    /// An internal error.
     Internal,
 }
 

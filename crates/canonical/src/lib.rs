@@ -1,8 +1,8 @@
-//! The vocabulary of Throughline.
+//! The canonical vocabulary of Throughline.
 //!
-//! What a turn is made of, told without any vendor's words: what a client asks, thinking blocks and
-//! where they come from, the events of a reply, what was lost on the way and what went wrong. No bytes, no async,
-//! no I/O live here.
+//! It describes a turn without any vendor's terms: the request, thinking blocks and their origin,
+//! the events of a reply, losses and faults. This crate has no wire formats, no async code and no
+//! I/O.
 
 pub mod citation;
 pub mod event;

@@ -1,4 +1,5 @@
-//! What could not be carried. Nothing is dropped in silence: every border returns its losses.
+//! Losses: what a translation could not carry. Nothing is dropped silently: every crossing returns
+//! its losses.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -10,66 +11,66 @@ use crate::Reason;
 /// One loss.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Loss {
-    /// Thinking blocks stayed behind.
+    /// Thinking blocks were not sent.
     ThinkingOmitted {
-        /// How many.
+        /// Number of blocks.
         blocks: usize,
-        /// Why.
+        /// The reason.
         reason: Reason,
     },
-    /// A message held nothing but omitted thinking and got a short text in its place.
+    /// A message with nothing but dropped thinking got a placeholder text.
     MessageFilled {
-        /// How many messages.
+        /// Number of messages.
         messages: usize,
     },
-    /// A setting of the caller was changed so that the target accepts the request.
+    /// A setting was changed so that the target accepts the request.
     SettingAdapted {
-        /// The setting.
+        /// The name of the setting.
         setting: &'static str,
-        /// What made it necessary.
+        /// The reason.
         reason: &'static str,
     },
-    /// A part of the request has no place in the target's dialect.
+    /// The target's dialect cannot express a part of the request.
     PartOmitted {
-        /// What it was.
+        /// The name of the part.
         part: Cow<'static, str>,
-        /// Why it has none.
+        /// The reason.
         reason: &'static str,
     },
-    /// Tool calls and results of an open loop were told as text.
+    /// The tool calls and results of an open tool loop were sent as text.
     ToolLoopClosed {
-        /// How many calls.
+        /// Number of calls.
         calls: usize,
     },
-    /// A tool-call id stands more than once in the conversation; some clients drop such calls.
+    /// A tool-call id occurs more than once in the conversation; some clients drop such calls.
     ToolIdRepeated {
-        /// How many times an id came again.
+        /// Number of repetitions.
         ids: usize,
     },
-    /// The model's template opens a reasoning block, and the model stopped without closing it. Its text
-    /// was delivered as the answer.
+    /// The model's template opens a reasoning block, and the model stopped without closing it. Its
+    /// text was delivered as the answer.
     ReasoningUnclosed,
 }
 
-/// A value that crossed a border, and what could not cross with it.
+/// A translated value and its losses.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Lossy<T> {
     /// The value.
     pub value: T,
-    /// What is missing from it.
+    /// The losses.
     pub losses: Vec<Loss>,
 }
 
 impl<T> Lossy<T> {
-    /// A value that lost nothing.
+    /// A value without losses.
     pub fn whole(value: T) -> Self {
         Self { value, losses: Vec::new() }
     }
 }
 
 impl Loss {
-    /// The loss of a part of a reply, under the name its provider gave it. Losses stand in headers: a
-    /// name that is no plain word is not repeated there.
+    /// The loss of a part of a reply, with the provider's name of it. Losses appear in headers, so
+    /// a name that is not a plain word becomes `block`.
     pub fn of_part(name: &str, reason: &'static str) -> Self {
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte);
         let named = (1..=64).contains(&name.len()) && name.bytes().all(plain);
@@ -121,7 +122,7 @@ impl fmt::Display for Loss {
     }
 }
 
-/// As in reports: `{"kind":"thinking_omitted","count":2,"reason":"origin"}`.
+/// The form in reports: `{"kind":"thinking_omitted","count":2,"reason":"origin"}`.
 impl Serialize for Loss {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         use serde::ser::SerializeMap;

@@ -1,11 +1,11 @@
-//! A whole reply, told again: the events a stream of it could have had. Folded, they are the reply.
+//! Replays a whole reply as events. Folding them gives the same reply.
 
 use std::borrow::Cow;
 
 use crate::{Block, BlockStart, Delta, EndDetails, EndReason, Event, Reply};
 
 impl Reply {
-    /// Tells the reply, one event for each part of a block.
+    /// Emits the events of the reply, one per part of a block.
     pub fn tell(&self, out: &mut dyn FnMut(&Event<'_>)) {
         out(&Event::MessageStarted { id: (&*self.id).into(), model: (&*self.model).into() });
         for (index, block) in (0..).zip(&self.content) {
@@ -30,7 +30,7 @@ impl Reply {
     }
 }
 
-/// How a block begins and what it grows by. None for what models do not write.
+/// The start and the deltas of a block; `None` for blocks that models do not write.
 fn parts(block: &Block) -> Option<(BlockStart<'_>, Vec<Delta<'_>>)> {
     const EMPTY: Cow<'_, str> = Cow::Borrowed("");
     fn signed(signature: Option<&String>) -> Option<Delta<'_>> {

@@ -1,4 +1,4 @@
-//! A whole reply: its events, folded. There is no other way to one.
+//! Whole replies. They are always folded from events.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -8,24 +8,24 @@ use crate::{Block, BlockStart, Delta, EndDetails, EndReason, Event, Fault, Usage
 /// A whole reply.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Reply {
-    /// The provider's id of it.
+    /// The provider's id of the reply.
     pub id: String,
-    /// The model, as the provider calls it.
+    /// The provider's name of the model.
     pub model: String,
-    /// What was said, in order.
+    /// The blocks, in order.
     pub content: Vec<Block>,
     /// Token counts.
     pub usage: Usage,
-    /// What went wrong after it began.
+    /// An error after the reply began.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fault: Option<Fault>,
-    /// Why it ended; `None` until it has.
+    /// Why it ended; `None` while it is incomplete.
     pub reason: Option<EndReason>,
-    /// What its provider said about the end.
+    /// Details about the end.
     #[serde(skip_serializing_if = "EndDetails::is_empty")]
     pub details: EndDetails,
-    /// Whether its thinking is the provider's own summary of what the model thought. Events do not say
-    /// it: who folds them knows the model.
+    /// Whether the thinking is a summary made by the provider. Events do not carry this: the caller
+    /// knows the model.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub summary: bool,
 }
@@ -34,12 +34,12 @@ pub struct Reply {
 #[derive(Debug, Default)]
 pub struct Fold {
     reply: Reply,
-    /// Blocks that are open: their number in the stream, and their place in the reply.
+    /// Open blocks: index in the stream, position in the reply.
     open: Vec<(u32, usize)>,
 }
 
 impl Fold {
-    /// Takes the next event.
+    /// Adds the next event.
     pub fn push(&mut self, event: &Event<'_>) {
         match event {
             Event::MessageStarted { id, model } => {
@@ -79,7 +79,7 @@ impl Fold {
         &self.reply
     }
 
-    /// The reply.
+    /// Ends the fold.
     pub fn finish(self) -> Reply {
         self.reply
     }
@@ -110,7 +110,7 @@ fn begun(block: &BlockStart<'_>) -> Block {
 fn grow(block: &mut Block, delta: &Delta<'_>) {
     match (block, delta) {
         (Block::Text { text, .. } | Block::Refusal { text }, Delta::Text(more))
-        // A provider may send plain text inside reasoning; it is reasoning.
+        // Providers may send plain text inside a reasoning block.
         | (Block::Thinking { text, .. }, Delta::Thinking(more) | Delta::Text(more)) => {
             text.push_str(more);
         }
@@ -135,8 +135,8 @@ fn grow(block: &mut Block, delta: &Delta<'_>) {
     }
 }
 
-/// A block is complete. What has no word grew as the text of its JSON, and is a value from here on;
-/// where that is no object, nobody writes it.
+/// Completes a block. An opaque block grew as JSON text and now becomes a value; text that is not
+/// an object is dropped.
 fn settle(block: &mut Block) {
     if let Block::Opaque { value, .. } = block
         && let Value::String(json) = value

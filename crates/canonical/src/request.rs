@@ -1,4 +1,4 @@
-//! What a client asks: a conversation, tools, settings.
+//! Requests: a conversation, tools and settings.
 
 use std::collections::BTreeMap;
 
@@ -8,56 +8,56 @@ use serde_json::{Map, Value};
 use crate::Citation;
 use crate::setting::ThinkingSetting;
 
-/// One request. What is absent was not said; nobody's default stands in its place.
+/// One request. An absent member means that the client did not set it. No defaults are filled in.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Request {
-    /// The model, as the client calls it.
+    /// The client's name of the model.
     pub model: String,
-    /// What stands above the conversation, in order.
+    /// System texts before the conversation.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub system: Vec<String>,
     /// The conversation.
     pub messages: Vec<Message>,
-    /// What the model may call.
+    /// The tools that the model may call.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tools: Vec<Tool>,
-    /// Whether it may, or must.
+    /// Whether the model may or must call tools.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool_choice: Option<ToolChoice>,
-    /// Whether it may call several tools at once.
+    /// Whether the model may call several tools at once.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parallel_calls: Option<bool>,
-    /// How much it should think, and what of it should be shown.
+    /// How much the model thinks, and how much of it is shown.
     #[serde(skip_serializing_if = "ThinkingSetting::is_unset")]
     pub thinking: ThinkingSetting,
-    /// How it chooses words.
+    /// Sampling settings.
     #[serde(skip_serializing_if = "Sampling::is_unset")]
     pub sampling: Sampling,
-    /// How many tokens it may write, thinking included.
+    /// Maximum number of output tokens, thinking included.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_tokens: Option<u64>,
-    /// What ends its answer.
+    /// Stop sequences.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub stop: Vec<String>,
-    /// What shape its answer has.
+    /// The format of the answer.
     #[serde(skip_serializing_if = "Output::is_text")]
     pub output: Output,
-    /// Whether the answer is wanted as it is written.
+    /// Whether to stream the reply.
     pub stream: bool,
-    /// Whom the client asks for.
+    /// The end user that the client names.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
-    /// What requests of one conversation have in common, for the provider's cache.
+    /// A key for the provider's prompt cache, shared by the requests of a conversation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cache_key: Option<String>,
-    /// The client's own name of the conversation. It goes no further than us.
+    /// The client's id of the conversation. It is not sent to providers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub thread: Option<String>,
-    /// Which of the configured backends should answer, where the request itself says it.
+    /// The backend that the request names, if any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub backend: Option<String>,
-    /// Members of the client's body this vocabulary has no word for, by dialect.
+    /// Members that the vocabulary has no field for, by dialect.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub extra: BTreeMap<String, Map<String, Value>>,
 }
@@ -65,19 +65,19 @@ pub struct Request {
 /// One message.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Message {
-    /// Who speaks.
+    /// The author.
     pub role: Role,
-    /// What is said, in order.
+    /// The blocks, in order.
     pub content: Vec<Block>,
 }
 
-/// Who speaks.
+/// The author of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
-    /// Whoever runs the program, in the middle of a conversation.
+    /// The operator, in the middle of a conversation.
     System,
-    /// The person, and the tools that ran for the model.
+    /// The user, and the tools that ran for the model.
     User,
     /// The model.
     Assistant,
@@ -91,14 +91,14 @@ pub enum Block {
     Text {
         /// The text.
         text: String,
-        /// What its maker wants back with it, in words of its own.
+        /// An opaque value that the provider wants back with the text.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         signature: Option<String>,
-        /// What it refers to, in the order it was told.
+        /// Sources, in order of arrival.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         citations: Vec<Citation>,
     },
-    /// Reasoning that can be read, or that was emptied and keeps its signature.
+    /// Readable reasoning. Its text may be empty while the signature remains.
     Thinking {
         /// The text.
         text: String,
@@ -106,56 +106,56 @@ pub enum Block {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         signature: Option<String>,
     },
-    /// Reasoning its maker encrypted.
+    /// Encrypted reasoning.
     Redacted {
-        /// The whole of it.
+        /// All its data.
         data: String,
     },
-    /// The model declined, in these words.
+    /// The model declined.
     Refusal {
-        /// The words.
+        /// The words of the refusal.
         text: String,
     },
-    /// A call of a tool.
+    /// A tool call.
     ToolCall {
-        /// Its id.
+        /// The id of the call.
         id: String,
-        /// The tool.
+        /// The name of the tool.
         name: String,
-        /// Its arguments as JSON text, just as the model wrote it; it may be broken.
+        /// The arguments as the model wrote them: JSON text that may be malformed.
         arguments: String,
-        /// What its maker wants back with it.
+        /// An opaque value that the provider wants back with the call.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         signature: Option<String>,
     },
-    /// What a tool answered.
+    /// The result of a tool call.
     ToolResult {
         /// The id of the call.
         id: String,
-        /// The tool, where the client says it.
+        /// The name of the tool, if the client sends it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         name: Option<String>,
-        /// The answer.
+        /// The content of the result.
         content: Vec<Block>,
         /// Whether the tool failed.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         is_error: bool,
     },
-    /// A picture, a document, a sound.
+    /// An image, a document, audio or video.
     Media {
-        /// What it is.
+        /// The kind of media.
         kind: MediaKind,
-        /// Where it is.
+        /// Where the bytes are.
         source: Source,
-        /// Its name.
+        /// The file name.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         name: Option<String>,
     },
-    /// A part this vocabulary has no word for.
+    /// A block that the vocabulary has no type for.
     Opaque {
-        /// Whose word it is.
+        /// The dialect it belongs to.
         dialect: String,
-        /// The part.
+        /// The block in the form of that dialect.
         value: Value,
     },
 }
@@ -171,13 +171,13 @@ impl Block {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MediaKind {
-    /// A picture.
+    /// An image.
     Image,
-    /// A document.
+    /// A document, such as a PDF file.
     Document,
-    /// A sound.
+    /// Audio.
     Audio,
-    /// A film.
+    /// Video.
     Video,
 }
 
@@ -185,31 +185,31 @@ pub enum MediaKind {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Source {
-    /// Here.
+    /// Inline, in base64.
     Base64 {
-        /// What the bytes are, such as `image/png`.
+        /// The media type, such as `image/png`.
         media_type: String,
-        /// The bytes.
+        /// The base64 data.
         data: String,
     },
-    /// Here, as plain text.
+    /// Inline, as plain text.
     Text {
         /// The text.
         text: String,
     },
-    /// There.
+    /// At an address.
     Url {
         /// The address.
         url: String,
-        /// What the bytes are, if that is said.
+        /// The media type, if known.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         media_type: Option<String>,
     },
-    /// At the provider of this dialect, under its id.
+    /// A file stored by the provider of this dialect.
     File {
-        /// Whose.
+        /// The name of the dialect.
         dialect: String,
-        /// The id.
+        /// The provider's id of the file.
         id: String,
     },
 }
@@ -218,25 +218,25 @@ pub enum Source {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Tool {
-    /// One that the client runs.
+    /// A tool that the client runs.
     Function {
-        /// Its name.
+        /// The name that the model calls.
         name: String,
-        /// What it is for.
+        /// The description for the model.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         description: Option<String>,
         /// The JSON Schema of its arguments.
         #[serde(default, skip_serializing_if = "Value::is_null")]
         parameters: Value,
-        /// Whether the arguments must fit the schema.
+        /// Whether arguments must match the schema exactly.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         strict: Option<bool>,
     },
-    /// One that the provider of this dialect runs, or of a kind this vocabulary has no word for.
+    /// A tool that the provider runs, or one that the vocabulary has no type for.
     Opaque {
-        /// Whose.
+        /// The dialect it belongs to.
         dialect: String,
-        /// The tool.
+        /// The tool in the form of that dialect.
         value: Value,
     },
 }
@@ -245,74 +245,74 @@ pub enum Tool {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum ToolChoice {
-    /// As it likes.
+    /// The model decides.
     Auto,
-    /// It may not.
+    /// The model must not call tools.
     None,
-    /// It must.
+    /// The model must call a tool.
     Required,
-    /// It must call this one.
+    /// The model must call this tool.
     Named {
-        /// The tool.
+        /// The name of the tool.
         name: String,
     },
 }
 
-/// How a model chooses words.
+/// Sampling settings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Sampling {
-    /// How freely.
+    /// Sampling temperature.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub temperature: Option<f64>,
-    /// Among those that make up this much of the probability.
+    /// Nucleus sampling: probability mass of the candidates.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub top_p: Option<f64>,
-    /// Among so many.
+    /// Number of candidates.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub top_k: Option<u64>,
-    /// From where its dice begin.
+    /// Seed of the random generator.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seed: Option<i64>,
-    /// How much words that were said are avoided.
+    /// Penalty for tokens that have occurred.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub presence_penalty: Option<f64>,
-    /// The same, by how often they were said.
+    /// Penalty for tokens by how often they have occurred.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub frequency_penalty: Option<f64>,
 }
 
 impl Sampling {
-    /// Whether nothing was said of it.
+    /// Whether no setting is present.
     pub fn is_unset(&self) -> bool {
         *self == Self::default()
     }
 }
 
-/// What shape an answer has.
+/// The format of an answer.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Output {
-    /// Any.
+    /// Free text.
     #[default]
     Text,
-    /// JSON.
+    /// Any JSON.
     Json,
-    /// JSON of this schema.
+    /// JSON that matches a schema.
     Schema {
-        /// What the schema is called.
+        /// The name of the schema.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         name: Option<String>,
         /// The schema.
         schema: Value,
-        /// Whether the answer must fit it.
+        /// Whether the answer must match the schema exactly.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         strict: Option<bool>,
     },
 }
 
 impl Output {
-    /// Whether any shape will do.
+    /// Whether the answer is free text.
     pub fn is_text(&self) -> bool {
         *self == Self::Text
     }

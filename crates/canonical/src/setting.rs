@@ -1,81 +1,82 @@
-//! How much a model should think, and what of it should be shown: one setting for all dialects.
+//! The thinking setting: how much a model thinks, and how much of it is shown. All dialects share
+//! it.
 
 use serde::{Deserialize, Serialize};
 
-/// What a client says of thinking.
+/// How much a model thinks, and how much of it is shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ThinkingSetting {
-    /// How much.
+    /// The amount of thinking.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub amount: Option<Amount>,
-    /// What of it is shown.
+    /// The visible part of the thinking.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub show: Option<Show>,
 }
 
 impl ThinkingSetting {
-    /// Whether nothing was said.
+    /// Whether nothing is set.
     pub fn is_unset(&self) -> bool {
         *self == Self::default()
     }
 
-    /// Whether the client asked for any.
+    /// Whether the client asks for thinking.
     pub fn is_wanted(&self) -> bool {
         !matches!(self.amount, None | Some(Amount::Off))
     }
 }
 
-/// How much thinking.
+/// The amount of thinking.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Amount {
-    /// None.
+    /// No thinking.
     Off,
-    /// On, as much as is usual.
+    /// Thinking with the model's default amount.
     On,
-    /// By effort.
+    /// Thinking with an effort level.
     Effort {
-        /// How much.
+        /// The effort level.
         effort: Effort,
     },
-    /// So many tokens.
+    /// Thinking with a token budget.
     Budget {
-        /// How many.
+        /// Maximum number of thinking tokens.
         tokens: u64,
     },
-    /// As much as the model finds right, around this effort.
+    /// The model decides, guided by an effort.
     Adaptive {
-        /// Around this.
+        /// The effort that guides the model.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         effort: Option<Effort>,
     },
 }
 
-/// Steps of effort, in their order.
+/// Effort levels, in ascending order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Effort {
-    /// As little as there is.
+    /// The lowest level.
     Minimal,
-    /// Little.
+    /// Less than usual.
     Low,
-    /// Usual.
+    /// The usual level.
     Medium,
-    /// Much.
+    /// More than usual.
     High,
-    /// Very much.
+    /// Much more than usual.
     XHigh,
-    /// As much as there is.
+    /// The highest level.
     Max,
 }
 
 impl Effort {
-    /// All of them, in their order.
+    /// All levels, in ascending order.
     pub const ALL: [Self; 6] =
         [Self::Minimal, Self::Low, Self::Medium, Self::High, Self::XHigh, Self::Max];
 
-    /// The word for it, which most dialects share.
+    /// The name of the level, which most dialects share.
     pub fn word(self) -> &'static str {
         match self {
             Self::Minimal => "minimal",
@@ -87,7 +88,7 @@ impl Effort {
         }
     }
 
-    /// The effort of this word, in any letter case.
+    /// Parses the name of a level, in any letter case.
     pub fn read(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|effort| effort.word().eq_ignore_ascii_case(word))
     }
@@ -109,28 +110,27 @@ impl Effort {
         }
     }
 
-    /// The effort that stands for a budget where only an effort can be said: the least whose tokens
-    /// suffice.
+    /// The level for a token budget: the lowest whose tokens suffice.
     pub fn of_budget(tokens: u64) -> Self {
         Self::ALL.into_iter().find(|effort| tokens <= effort.budget()).unwrap_or(Self::Max)
     }
 
-    /// The nearest of those a model knows; of two that are equally near, the lower.
+    /// The nearest level that a model accepts; the lower one of two equally near levels.
     pub fn nearest(self, known: &[Self]) -> Option<Self> {
         let distance = |effort: &Self| (self as u8).abs_diff(*effort as u8);
         known.iter().copied().min_by_key(|effort| (distance(effort), *effort))
     }
 }
 
-/// What is shown of thinking.
+/// How much of the thinking is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Show {
-    /// All there is to show.
+    /// All of it.
     Full,
     /// A summary.
     Summary,
-    /// Nothing.
+    /// None of it.
     Hidden,
 }
 

@@ -1,30 +1,30 @@
-//! Thinking blocks: what names one, and where it comes from.
+//! Thinking blocks: their identity and origin.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-/// The two kinds of block a provider signs.
+/// The two kinds of block that providers sign.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ThinkingKind {
     /// Reasoning with a text (which may be empty) and a signature.
     Thinking,
-    /// Reasoning the provider encrypted; one opaque field, no signature.
+    /// Reasoning encrypted by the provider: one opaque field without a signature.
     #[serde(rename = "redacted_thinking")]
     Redacted,
 }
 
-/// The name of a block: SHA-256 over its kind, its whole text or data, and its signature.
+/// The identity of a block: SHA-256 over its kind, its text or data, and its signature.
 ///
-/// The whole content is hashed, so blocks that share both ends and a length stay apart, and a
-/// block whose text is empty is still told from others by its signature.
+/// The whole content is hashed, so blocks with equal ends and equal length differ. Blocks with
+/// empty text differ by their signatures.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct BlockKey(pub [u8; 32]);
 
 impl BlockKey {
-    /// The first bytes as hex: enough for a person to follow a block through a log.
+    /// The first bytes in hex, for logs.
     pub fn short(&self) -> String {
         hex(&self.0[..8])
     }
@@ -36,7 +36,7 @@ impl fmt::Debug for BlockKey {
     }
 }
 
-/// Builds a [`BlockKey`] from pieces, in constant memory.
+/// Computes a [`BlockKey`] from pieces, in constant memory.
 #[derive(Clone)]
 pub struct KeyHasher {
     hash: Sha256,
@@ -44,7 +44,7 @@ pub struct KeyHasher {
 }
 
 impl KeyHasher {
-    /// Starts the name of a block of this kind.
+    /// Starts a key for a block of this kind.
     pub fn new(kind: ThinkingKind) -> Self {
         let mut hash = Sha256::new();
         hash.update(match kind {
@@ -54,22 +54,23 @@ impl KeyHasher {
         Self { hash, length: 0 }
     }
 
-    /// Takes the next piece of the block's text or data.
+    /// Adds the next piece of the text or data.
     pub fn push(&mut self, piece: &[u8]) {
         self.length += piece.len() as u64;
         self.hash.update(piece);
     }
 
-    /// Bytes of text or data taken so far.
+    /// Number of bytes added so far.
     pub fn length(&self) -> u64 {
         self.length
     }
 
-    /// The name, given the signature the block ended with (empty where there is none).
+    /// The key, given the final signature (empty if none).
     ///
-    /// Base64 and base64url spell the same signature, and some clients change one into the other.
+    /// Base64 and base64url spell the same signature, and some clients convert one to the other.
+    /// Both give the same key.
     pub fn finish(mut self, signature: &str) -> BlockKey {
-        // 0xff never occurs in UTF-8, so no text can imitate the border.
+        // 0xff never occurs in UTF-8, so no text can imitate this separator.
         self.hash.update([0xff]);
         let signature = signature.trim_end_matches('=');
         if signature.bytes().any(|byte| byte == b'-' || byte == b'_') {
@@ -95,12 +96,12 @@ impl fmt::Debug for KeyHasher {
     }
 }
 
-/// A running hash of everything that stood before a block when it was made.
+/// A running hash of everything before a block in its conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Prefix(pub [u8; 16]);
 
 impl Prefix {
-    /// The prefix that follows when one more piece is appended.
+    /// The prefix after one more piece.
     pub fn then(self, piece: &[u8]) -> Self {
         let mut hash = Sha256::new();
         hash.update(self.0);
@@ -117,22 +118,22 @@ impl Prefix {
     }
 }
 
-/// Who made a block. Only the domain decides who may read it; the rest is recorded because some
-/// models bind their blocks more narrowly.
+/// The origin of a block. Only the domain decides who can read the block. The rest is recorded
+/// because some models bind blocks more narrowly.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Origin {
-    /// The set of backends that read each other's signatures.
+    /// The group of backends that accept each other's signatures.
     pub domain: String,
     /// The backend that answered.
     pub backend: String,
-    /// The model, as the backend calls it.
+    /// The backend's name of the model.
     pub model: String,
-    /// A fingerprint of the credential it was asked with; empty where none was sent.
+    /// A fingerprint of the credential; empty if none was sent.
     #[serde(skip_serializing_if = "String::is_empty", default)]
     pub credential: String,
 }
 
-/// Lower-case hex.
+/// Formats bytes as lower-case hex.
 pub fn hex(bytes: &[u8]) -> String {
     use fmt::Write;
     bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {

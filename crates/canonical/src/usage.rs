@@ -1,8 +1,8 @@
-//! Token counts, each meaning the same whatever provider counted.
+//! Token counts with the same meaning for all providers.
 
 use serde::{Deserialize, Serialize};
 
-/// Token counts of one reply. Absent means not told.
+/// Token counts of one reply. `None` means that the provider did not report it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Usage {
@@ -24,7 +24,7 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// Takes a later count: what it tells replaces what was known, what it leaves out stays.
+    /// Merges a later report: present fields replace earlier values.
     pub fn update(&mut self, later: Self) {
         self.input = later.input.or(self.input);
         self.cache_read = later.cache_read.or(self.cache_read);

@@ -1,60 +1,46 @@
-//! One folder for each wire dialect. Adding one is a folder here and its captures in `corpus/`.
+//! One folder per wire dialect.
 //!
-//! A dialect has up to four crossings, each one direction and one file: `client_request` and
-//! `client_reply` where clients speak it to us, `upstream_request` and `upstream_reply` where we
-//! speak it to providers. All cross to or from the canonical vocabulary, never to another dialect.
-//! Where client and provider speak the same, nothing crosses: `outline` says where things stand in a
-//! request (its shape is in [`places`]), `aside` what of ours may stand in a reply ([`mod@in_place`]).
+//! A dialect has up to four crossings, each in a file of that name: `client_request` and `client_reply`
+//! where clients speak it to us, `upstream_request` and `upstream_reply` where we speak it to providers.
+//! Each crossing translates to or from the canonical vocabulary, never to another dialect. Where client
+//! and provider speak the same dialect, nothing is translated: `passthrough` finds the few spans that
+//! change in a request and the few bytes of ours that may enter a reply (see [`mod@passthrough`] and
+//! [`opaque_outline`]).
+//!
+//! Folders do not import from each other. Readers and writers that several dialects need are in
+//! `shared`. To add a dialect: add its folder, its row in [`CLIENT`] or [`UPSTREAM`], and its captures in
+//! `corpus/`.
 
 use std::fmt;
 use std::time::Duration;
 
-use serde_json::{Map, Value};
-use throughline_canonical::{
-    BlockStart, Delta, EndDetails, EndReason, Event, Fault, Loss, Lossy, Reply, Request,
-};
+use serde_json::Value;
+use throughline_canonical::{EndReason, Event, Fault, Loss, Lossy, Reply, Request};
 
 use self::custom_tools::CustomToolFormat;
 use self::passthrough::Passthrough;
 use self::profile::Profile;
+use self::shared::{losses, openai_models};
 
 pub mod ag_ui;
 pub mod anthropic;
-pub mod custom_tools;
-mod error_codes;
 pub mod events;
-mod extensions;
-mod frontend_settings;
 pub mod gemini;
-mod losses;
-mod model_card;
 pub mod ndjson;
 pub mod ollama;
 pub mod opaque_outline;
-mod openai_annotations;
 pub mod openai_chat;
-mod openai_models;
 pub mod openai_responses;
 pub mod passthrough;
 pub mod profile;
-mod refusal;
-pub mod segments;
+mod shared;
 pub mod ui_stream;
 
-pub use model_card::ModelCard;
-pub use refusal::{Refusal, RefusalKind};
+pub use shared::model_card::ModelCard;
+pub use shared::refusal::{Refusal, RefusalKind};
+pub use shared::{custom_tools, segments};
 
-/// What is shown in place of reasoning its maker encrypted, where a dialect has nothing but text for
-/// it. Display only: it is never sent on.
-const NOTICE: &str = "[Some reasoning was hidden for safety reasons]";
-
-/// What stands between two pieces of reasoning that share a place.
-const BREAK: &str = "\n\n";
-
-/// The longest name of a tool that OpenAI takes.
-const OPENAI_LONGEST_NAME: usize = 64;
-
-/// The dialects clients may speak.
+/// The dialects that clients may speak.
 pub static CLIENT: &[&dyn ClientDialect] = &[
     &ag_ui::AgUi,
     &anthropic::Anthropic,
@@ -66,7 +52,8 @@ pub static CLIENT: &[&dyn ClientDialect] = &[
     &openai_responses::OpenAiResponses,
     &ui_stream::UiStream,
 ];
-/// The dialects we may speak to providers.
+
+/// The dialects that we may speak to providers.
 pub static UPSTREAM: &[&dyn UpstreamDialect] = &[
     &anthropic::Anthropic,
     &gemini::Gemini,
@@ -75,22 +62,22 @@ pub static UPSTREAM: &[&dyn UpstreamDialect] = &[
     &openai_responses::OpenAiResponses,
 ];
 
-/// The dialect clients speak of this name.
+/// Finds a client dialect by its name.
 pub fn client(name: &str) -> Option<&'static dyn ClientDialect> {
     CLIENT.iter().copied().find(|dialect| dialect.name() == name)
 }
 
-/// The dialect we speak to providers of this name.
+/// Finds an upstream dialect by its name.
 pub fn upstream(name: &str) -> Option<&'static dyn UpstreamDialect> {
     UPSTREAM.iter().copied().find(|dialect| dialect.name() == name)
 }
 
-/// How requests and replies of this dialect pass in place; `None` where no provider speaks it.
+/// The passthrough of a dialect; `None` if no provider speaks it.
 pub fn passthrough(name: &str) -> Option<&'static dyn Passthrough> {
     upstream(name).map(UpstreamDialect::passthrough)
 }
 
-/// How the places of requests in this dialect are spelled, also of one that no provider speaks.
+/// The passthrough that spells block paths of this dialect, also if no provider speaks it.
 pub fn spelling(name: &str) -> &'static dyn Passthrough {
     passthrough(name).unwrap_or(&passthrough::NoPassthrough)
 }
@@ -104,83 +91,83 @@ pub enum Operation {
     CountTokens,
 }
 
-/// Models to be told of.
+/// The models that an answer lists.
 #[derive(Clone, Copy, Debug)]
 pub enum Models<'a> {
-    /// One.
+    /// One model.
     One(&'a ModelCard),
-    /// All.
+    /// All models.
     All(&'a [ModelCard]),
 }
 
-/// A dialect clients speak to us.
+/// A dialect that clients speak to us.
 pub trait ClientDialect: Sync {
-    /// Its name.
+    /// The name in paths of the corpus, in configuration and in reports.
     fn name(&self) -> &'static str;
     /// The operation that a path of this dialect names; `None` if the path is unknown.
     fn operation(&self, path: &str) -> Option<Operation>;
-    /// The path that asks for an answer, of this model where the path names it.
+    /// The path for [`Operation::Generate`]; it names the model in some dialects.
     fn path_for(&self, model: &str) -> String;
-    /// Takes out of a request what speaks to us and not to a provider.
+    /// Removes the members of `Request::extra` that are meant for us, not for a provider.
     fn forget_own_members(&self, _: &mut Request) {}
-    /// Whether its clients want the first call of a reply signed, and mend it themselves if it is not.
+    /// Whether clients expect a signature on the first call of a reply, and invent one if it is missing.
     fn wants_signed_calls(&self) -> bool {
         false
     }
-    /// How it writes tools that take free text, if it has any.
+    /// How the dialect writes custom tools (tools with free-text input), if it has them.
     fn free_text(&self) -> Option<&'static CustomToolFormat> {
         None
     }
-    /// Whether its clients want a model to think that can, when they say nothing of it.
+    /// Whether a request without a thinking setting asks the model to think.
     fn default_thinking(&self) -> bool {
         false
     }
-    /// Whether its clients are shown what a model thinks anyway, when they say nothing of it.
+    /// Whether a request without a thinking setting shows the thinking of models that think anyway.
     fn default_show(&self) -> bool {
         false
     }
-    /// Whether its clients send the ids of calls back.
+    /// Whether clients send the ids of tool calls back with the results.
     fn returns_call_ids(&self) -> bool {
         true
     }
-    /// Why a reply ends at once, where a request asks the model nothing.
+    /// The end of the reply to a request that asks the model nothing; `None` for all other requests.
     fn immediate_end(&self, _: &Request) -> Option<EndReason> {
         None
     }
-    /// What a streamed reply is, as a header says it.
+    /// The `content-type` of a streamed reply.
     fn stream_type(&self, _: &Request) -> &'static str {
         "text/event-stream; charset=utf-8"
     }
-    /// Headers a streamed reply has besides those every reply has.
+    /// Extra headers of a streamed reply.
     fn stream_headers(&self) -> &'static [(&'static str, &'static str)] {
         &[]
     }
-    /// Reads a request. A fault says which member is wrong.
+    /// Reads a request. A fault names the wrong member.
     fn read_request(&self, asked: &RequestParts<'_>) -> Result<Lossy<Request>, Fault>;
-    /// Writes the reply to a request that was read.
+    /// Returns a writer for the reply to this request.
     fn reply_writer(&self, request: &Request, identity: &ReplyIdentity) -> Box<dyn ReplyWriter>;
-    /// Writes a fault that comes before a reply: the status, and the body. `id` is the request's.
+    /// Writes a fault that replaces a reply: the status and the body. `id` is the id of the request.
     fn write_fault(&self, fault: &Fault, id: &str) -> (u16, Vec<u8>);
-    /// What the body of such a fault is, as a header says it.
+    /// The `content-type` of that body.
     fn fault_type(&self) -> &'static str {
         "application/json"
     }
-    /// Whether a provider of this dialect lists its models as clients of this one read it.
+    /// Whether clients of this dialect can read the model list of this upstream dialect as it is.
     fn lists_as(&self, upstream: &str) -> bool {
         self.name() == upstream
     }
-    /// Writes one model, or the list of all, or the part of it that a query asks for; dialects without a
-    /// word for it say it as OpenAI does.
+    /// Writes one model, the list of models, or the page of it that the query asks for. Dialects without
+    /// a model list use OpenAI's form.
     fn write_models(&self, models: Models<'_>, _query: &str) -> Result<Value, Fault> {
         Ok(openai_models::write(models))
     }
-    /// Writes how many tokens a request has.
+    /// Writes the answer to [`Operation::CountTokens`].
     fn write_count(&self, tokens: u64) -> Vec<u8> {
         format!("{{\"input_tokens\":{tokens}}}").into_bytes()
     }
-    /// What of an event the writer of replies leaves out.
+    /// The loss, if the reply writer cannot express this event.
     fn loss_of(&self, event: &Event<'_>) -> Option<Loss> {
-        lost_part(event, self.name())
+        losses::lost_part(event, self.name())
     }
 }
 
@@ -190,71 +177,71 @@ impl fmt::Debug for dyn ClientDialect {
     }
 }
 
-/// A dialect we speak to providers.
+/// A dialect that we speak to providers.
 pub trait UpstreamDialect: Sync {
-    /// Its name.
+    /// The name in paths of the corpus, in configuration and in reports.
     fn name(&self) -> &'static str;
     /// What the gateway has to know about a variant of it.
     fn profile(&self, variant: &str) -> &'static Profile;
-    /// Writes a request for a target. What has no place there is a loss.
+    /// Writes a request for a target. Parts that the target cannot express are losses.
     fn write_request(&self, request: &Request, target: &Target<'_>) -> Lossy<Outgoing>;
-    /// Reads the reply to a request that was written for this target.
+    /// Returns a reader for the reply of this target.
     fn reply_reader(&self, target: &Target<'_>, streamed: bool) -> Box<dyn ReplyReader>;
-    /// Reads an error that comes in place of a reply.
+    /// Reads an error that arrives instead of a reply.
     fn read_fault(&self, status: u16, body: &[u8]) -> Fault;
-    /// What an error says of the thinking in a request; none if it is about something else. The same
-    /// request with less of it may pass.
+    /// Recognises an error that rejects thinking in the request; `None` for other errors. The request may
+    /// succeed with less thinking in it.
     fn refusal(&self, _status: u16, _body: &[u8]) -> Option<Refusal> {
         None
     }
-    /// Whether an error says that the model does not think, and was asked to.
+    /// Whether an error says that the model cannot think although the request asks for it.
     fn cannot_think(&self, _status: u16, _body: &[u8]) -> bool {
         false
     }
-    /// The header that carries a key.
+    /// The header that carries the API key.
     fn key_header(&self, key: &str, variant: &str) -> (&'static str, String);
-    /// Writes a request for a count of tokens; `None` where providers do not count.
+    /// Writes a request that counts tokens; `None` if providers of this dialect cannot count.
     fn write_count(&self, _: &Request, _: &Target<'_>) -> Option<Lossy<Outgoing>> {
         None
     }
-    /// Reads a count of tokens.
+    /// Reads the answer to such a request.
     fn read_count(&self, _: &[u8]) -> Option<u64> {
         None
     }
-    /// Whether the path names the model, and not the body.
+    /// Whether the path names the model, not the body.
     fn names_model_in_path(&self) -> bool {
         false
     }
-    /// The path where providers list their models.
+    /// The path of the provider's model list.
     fn models_path(&self, variant: &str) -> String;
-    /// What such a request asks for, so that nothing is left for a second page.
+    /// The query that gets the whole list in one page.
     fn list_query(&self) -> Option<&'static str> {
         None
     }
-    /// Headers such a request needs.
+    /// Headers that a request for the list needs.
     fn list_headers(&self) -> Vec<(&'static str, String)> {
         Vec::new()
     }
-    /// Reads such a list, or one model out of it.
+    /// Reads a model list, or a single model.
     fn read_models(&self, answer: &Value) -> Vec<ModelCard>;
-    /// How requests and replies pass where the client speaks it too; by default none does.
+    /// How requests and replies pass unchanged between client and provider of this dialect.
     fn passthrough(&self) -> &'static dyn Passthrough {
         &passthrough::NoPassthrough
     }
-    /// Whether its models sign calls, and refuse them without. Readers tell such a signature directly
-    /// behind the start of its call.
+    /// Whether models sign tool calls and reject calls without a signature. Readers emit such a signature
+    /// directly after the start of its call.
     fn signs_calls(&self, _variant: &str) -> bool {
         false
     }
-    /// How long the name of a tool may be that the provider would refuse; none for one it takes.
+    /// The maximum length of a tool name, if the provider would reject this name; `None` if it accepts it.
     fn max_tool_name(&self, _variant: &str, _name: &str) -> Option<usize> {
         None
     }
-    /// The tags between which thoughts stand in the text of a reply, where they were asked to be shown.
+    /// The tag that encloses thinking in the text of a reply, if thinking was requested.
     fn thinking_tags(&self, _variant: &str) -> Option<&'static str> {
         None
     }
-    /// Whether the text of a reply may be what the model wrote, with reasoning and calls inside.
+    /// Whether the text of a reply may be raw model output, with reasoning and calls inside.
     fn has_raw_text(&self, _variant: &str) -> bool {
         false
     }
@@ -266,89 +253,23 @@ impl fmt::Debug for dyn UpstreamDialect {
     }
 }
 
-/// What of an event most writers leave out: what has a word in another dialect alone.
-fn lost_part(event: &Event<'_>, own: &str) -> Option<Loss> {
-    match event {
-        Event::BlockStarted { block: BlockStart::Opaque { dialect, name }, .. }
-            if dialect != own =>
-        {
-            Some(Loss::of_part(name, "foreign_dialect"))
-        }
-        Event::BlockDelta { delta: Delta::Citation(citation), .. }
-            if citation.written_by(own).is_none() =>
-        {
-            match (&citation.url, &citation.quote) {
-                (None, _) => Some(Loss::of_part("citations", "foreign_dialect")),
-                (Some(_), Some(_)) => Some(Loss::of_part("citations.quote", "no_word")),
-                (Some(_), None) => None,
-            }
-        }
-        Event::EndExplained(EndDetails { category: Some(_), .. }) => {
-            Some(Loss::of_part("stop_details.category", "no_word"))
-        }
-        _ => None,
-    }
-}
-
-/// Tells what went wrong with a reply, which is its end, unless that was told.
-fn fail_once(ended: &mut bool, fault: Fault, out: &mut dyn FnMut(Event<'_>)) {
-    if std::mem::replace(ended, true) {
-        return;
-    }
-    out(Event::Fault(fault));
-    out(Event::Ended { reason: EndReason::Failed });
-}
-
-/// Whether a reply that ended for this reason may have ended in the middle of a call.
-fn may_cut_a_call(reason: &EndReason) -> bool {
-    matches!(reason, EndReason::Length | EndReason::Refusal | EndReason::StopSequence)
-}
-
-/// How most providers take a key.
-fn bearer(key: &str) -> (&'static str, String) {
-    ("authorization", format!("Bearer {key}"))
-}
-
-/// Takes members of a dialect out of a request.
-fn forget(request: &mut Request, dialect: &str, members: &[&str]) {
-    if let Some(extra) = request.extra.get_mut(dialect) {
-        extra.retain(|name, _| !members.contains(&name.as_str()));
-        if extra.is_empty() {
-            request.extra.remove(dialect);
-        }
-    }
-}
-
-/// A body with these members of another, in its order.
-fn only_members(body: &[u8], wanted: &[&str]) -> Vec<u8> {
-    let mut members: Map<String, Value> = serde_json::from_slice(body).unwrap_or_default();
-    members.retain(|name, _| wanted.contains(&name.as_str()));
-    Value::Object(members).to_string().into_bytes()
-}
-
-/// A number in a body.
-fn read_member(body: &[u8], name: &str) -> Option<u64> {
-    let value: Value = serde_json::from_slice(body).ok()?;
-    value.get(name)?.as_u64()
-}
-
-/// What a client sent.
+/// The parts of a client's HTTP request that a dialect reads.
 #[derive(Clone, Copy, Debug)]
 pub struct RequestParts<'a> {
     /// The path, which names the model in some dialects.
     pub path: &'a str,
-    /// What stands behind its `?`.
+    /// The query without the `?`.
     pub query: &'a str,
     /// The body.
     pub body: &'a [u8],
 }
 
-/// What a reply of ours bears. Neither clock nor dice live in this crate.
+/// The identity of a reply. The caller supplies it because this crate has neither clock nor randomness.
 #[derive(Clone, Debug)]
 pub struct ReplyIdentity {
-    /// Letters and digits no other reply has.
+    /// A unique id of letters and digits.
     pub id: String,
-    /// Seconds since 1970.
+    /// Unix time in seconds.
     pub created: u64,
 }
 
@@ -356,57 +277,49 @@ pub struct ReplyIdentity {
 pub trait ReplyWriter: Send {
     /// Writes the next event of a streamed reply.
     fn push(&mut self, event: &Event<'_>, out: &mut Vec<u8>);
-    /// Writes a sign of life that no client mistakes for part of the reply; nothing, where there is
-    /// none.
+    /// Writes a keep-alive that clients ignore; nothing if the dialect has none.
     fn keep_alive(&mut self, out: &mut Vec<u8>);
-    /// Writes a sign of life after nothing was said for so long, which some dialects tell.
+    /// Writes a keep-alive after a silence of this length, which some dialects report.
     fn wait(&mut self, _silent: Duration, out: &mut Vec<u8>) {
         self.keep_alive(out);
     }
-    /// Writes a whole reply. One with a fault is for [`ClientDialect::write_fault`].
+    /// Writes a whole reply. Use [`ClientDialect::write_fault`] for one with a fault.
     fn whole(&self, reply: &Reply) -> Vec<u8>;
 }
 
-/// Whether the name of a tool has only letters, digits, `_` and `-`, and not too many.
-fn is_plain_name(name: &str, longest: usize) -> bool {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-".contains(&byte);
-    (1..=longest).contains(&name.len()) && name.bytes().all(plain)
-}
-
-/// Where a request goes.
+/// The model and provider that a request goes to.
 #[derive(Clone, Copy, Debug)]
 pub struct Target<'a> {
-    /// The model, as the provider calls it.
+    /// The provider's name of the model.
     pub model: &'a str,
-    /// Which of the dialect's variants the provider speaks; empty for the dialect itself.
+    /// The variant of the dialect that the provider speaks; empty for the plain dialect.
     pub variant: &'a str,
 }
 
-/// A request that is ready to be sent.
+/// A request that is ready to send.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outgoing {
-    /// The path behind the provider's base address.
+    /// The path, relative to the provider's base address.
     pub path: String,
-    /// What stands behind its `?`; empty for nothing.
+    /// The query without the `?`; may be empty.
     pub query: String,
-    /// Headers this request needs besides those every request has.
+    /// Headers that only this request needs.
     pub headers: Vec<(&'static str, String)>,
     /// The body.
     pub body: Vec<u8>,
 }
 
-/// Reads a reply, in whatever pieces it arrives.
+/// Reads a reply in pieces of any size.
 pub trait ReplyReader: Send {
-    /// Takes the next bytes.
+    /// Reads the next bytes.
     fn push(&mut self, bytes: &[u8], out: &mut dyn FnMut(Event<'_>));
-    /// The bytes have ended. Tells the end, if that was not told.
+    /// Ends the input. Emits [`Event::Ended`] if the reply has not emitted it.
     fn finish(&mut self, out: &mut dyn FnMut(Event<'_>));
-    /// Whether the thinking it told is the provider's summary of it; `None` where the wire does not
-    /// say.
+    /// Whether the thinking is a summary made by the provider; `None` if the wire does not say.
     fn summarizes(&self) -> Option<bool> {
         None
     }
-    /// Whether the reply had reasoning in a field of its own, although its text may be a model's raw text.
+    /// Whether the reply had reasoning in its own field, although its text may be raw model output.
     fn separates_reasoning(&self) -> bool {
         false
     }

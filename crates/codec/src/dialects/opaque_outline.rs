@@ -1,107 +1,107 @@
-//! A request as places in its bytes, for dialects whose requests pass in place: where the model's name
-//! stands, and where everything stands that only its maker reads. All else is copied as it came.
+//! The outline of a request for passthrough: the spans of the model name and of all opaque parts,
+//! which only their provider can read. All other bytes are copied unchanged.
 
 use std::borrow::Cow;
 
 use throughline_canonical::Block;
 
-use super::anthropic::rewrite::PLACEHOLDER;
+use super::passthrough::PLACEHOLDER;
 use crate::json::{
     Cursor, Edits, JsonError, Kind, Span, append_member, decode, each_element, quote,
     remove_elements, slice, text,
 };
 
-/// A request, as places in its bytes.
+/// The outline of a request, as spans in its bytes.
 #[derive(Clone, Debug, Default)]
 pub struct OpaqueOutline {
     /// The whole object.
     pub body: Span,
-    /// Where the body names the model, quotes included.
+    /// The model name in the body, with quotes.
     pub model: Option<Span>,
-    /// The model, where the path names it instead.
+    /// The model name, if the path carries it.
     pub model_in_path: Option<String>,
-    /// What stands before the model's name in the body.
+    /// Prefix of the model name in the body.
     pub(super) model_prefix: &'static str,
-    /// Whether a stream was asked for.
+    /// Whether the client asks for a stream.
     pub stream: bool,
-    /// Whether the model has spoken before.
+    /// Whether the conversation contains a message of the model.
     pub has_assistant: bool,
-    /// The messages, or items, that are the model's.
+    /// Indexes of the messages, or items, of the model.
     pub said: Vec<usize>,
-    /// The first message behind the last words of the user.
+    /// Index of the first message after the last user message.
     pub turn: usize,
-    /// What only its maker reads, in order.
+    /// All opaque parts, in order.
     pub marks: Vec<OpaquePart>,
-    /// Tool-call ids that stand in the conversation more than once.
+    /// Number of repeated tool-call ids in the conversation.
     pub repeated_tool_ids: usize,
     holders: Vec<Holder>,
     bare: Vec<Bare>,
-    /// The ids of calls, quotes included.
+    /// The call ids, with quotes.
     calls: Vec<Span>,
 }
 
-/// A message that says nothing but its marks.
+/// A message that contains nothing but opaque parts.
 #[derive(Clone, Debug)]
 pub(super) struct Bare {
     /// The whole object.
     pub(super) object: Span,
-    /// Where its content is said to be nothing.
+    /// The span of its empty content, if it has that member.
     pub(super) content: Option<Span>,
-    /// Which message it is.
+    /// Index of the message.
     pub(super) at: usize,
 }
 
-/// Something only its maker reads.
+/// A part that only its provider can read.
 #[derive(Clone, Debug)]
 pub struct OpaquePart {
-    /// Its message, and its place there.
+    /// Indexes of its message and of the part in it.
     pub at: (usize, usize),
     /// What it is.
     pub kind: OpaqueKind,
-    /// Where its text stands, in pieces, quotes included.
+    /// Its text in pieces, with quotes.
     pub texts: Vec<Span>,
-    /// What stands between the pieces.
+    /// Separator between the pieces.
     pub joint: &'static str,
-    /// Its signature, or the whole of it if it is encrypted.
+    /// Its signature, or all its data if it is encrypted.
     pub signature: Option<Signature>,
-    /// What goes if it may not go. Of calls and texts the signature alone goes.
+    /// What to remove if the part must not be sent. For calls and texts it is only the signature.
     pub whole: Vec<Part>,
-    /// Of the first call of a message: where a signature may be put.
+    /// For the first call of a message: where a signature can be inserted.
     pub room: Option<Room>,
-    /// It stands beside what the message says, and not among it.
+    /// Whether the part is outside of the message content.
     pub beside: bool,
 }
 
-/// What a mark is.
+/// The kinds of opaque parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpaqueKind {
-    /// Reasoning that can be read, signed or not.
+    /// Readable reasoning, signed or not.
     Thinking,
-    /// Reasoning its maker encrypted.
+    /// Encrypted reasoning.
     Redacted,
-    /// The signature of a call; absent, if the mark only shows where one may be put.
+    /// The signature of a call. Without one, the part only shows where to insert it.
     Call,
-    /// The signature of a text, or of anything else that is neither reasoning nor a call.
+    /// The signature of a text or of another part that is neither reasoning nor a call.
     Text,
 }
 
-/// A signature.
+/// A signature in the bytes of a request.
 #[derive(Clone, Debug)]
 pub struct Signature {
-    /// Its value, quotes included.
+    /// Its value, with quotes.
     pub value: Span,
-    /// The member it is.
+    /// The member that holds it.
     pub part: Part,
 }
 
-/// Where a signature may be put that is not there.
+/// Where a missing signature can be inserted.
 #[derive(Clone, Debug)]
 pub struct Room {
-    /// The object it is put into.
+    /// The object that gets the signature.
     pub object: Span,
-    /// The member it becomes.
+    /// The name of the new member.
     pub key: &'static str,
-    /// What stands around it there.
+    /// The text before and after the signature in that member.
     pub around: (&'static str, &'static str),
 }
 
@@ -112,26 +112,26 @@ pub struct Part {
     at: usize,
 }
 
-/// A list or an object, some of which may have to go.
+/// A list or an object from which parts may be removed.
 #[derive(Clone, Debug)]
 struct Holder {
     parts: Vec<Span>,
-    /// What it is a part of; that one goes with it where nothing is left.
+    /// The part that contains it. It is removed too if nothing is left.
     within: Option<Part>,
-    /// What it holds instead where nothing is left.
+    /// The replacement if nothing is left.
     filler: Option<&'static str>,
 }
 
-/// What becomes of a mark.
+/// The edit of one opaque part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OpaqueEdit {
-    /// It stays as it is.
+    /// Leave it unchanged.
     Keep,
-    /// It goes: reasoning as a whole, of calls and texts the signature.
+    /// Remove it: reasoning completely, from calls and texts the signature.
     Remove,
-    /// It gets this signature.
+    /// Set this signature.
     Sign(String),
-    /// It stays without a signature.
+    /// Remove the signature only.
     Unsign,
 }
 
@@ -139,12 +139,12 @@ pub enum OpaqueEdit {
 pub(super) struct Member<'a> {
     pub(super) key: Cow<'a, str>,
     pub(super) kind: Kind,
-    /// From its key to the end of its value.
+    /// From the key to the end of the value.
     pub(super) whole: Span,
     pub(super) value: Span,
 }
 
-/// The members of the object that stands at `start`.
+/// The members of the object that starts at `start`.
 pub(super) fn members(body: &[u8], start: usize) -> Result<Vec<Member<'_>>, JsonError> {
     let mut cursor = Cursor::at(body, start, usize::MAX);
     cursor.enter_object()?;
@@ -163,7 +163,7 @@ pub(super) fn members(body: &[u8], start: usize) -> Result<Vec<Member<'_>>, Json
     Ok(members)
 }
 
-/// A member that is no null.
+/// Finds a member that is not null.
 pub(super) fn find<'m, 'a>(
     members: &'m [Member<'a>],
     name: &str,
@@ -171,7 +171,7 @@ pub(super) fn find<'m, 'a>(
     members.iter().enumerate().find(|(_, member)| member.key == name && member.kind != Kind::Null)
 }
 
-/// A member that is a string and not empty.
+/// Finds a member that is a non-empty string.
 pub(super) fn find_text<'m, 'a>(
     members: &'m [Member<'a>],
     name: &str,
@@ -180,7 +180,7 @@ pub(super) fn find_text<'m, 'a>(
 }
 
 impl Member<'_> {
-    /// The elements of a list; none of anything else.
+    /// The elements of a list; empty for other values.
     pub(super) fn elements(&self, body: &[u8]) -> Result<Vec<(Kind, Span)>, JsonError> {
         let mut all = Vec::new();
         if self.kind == Kind::Array {
@@ -189,24 +189,24 @@ impl Member<'_> {
         Ok(all)
     }
 
-    /// Whether it is a string that is not empty.
+    /// Whether it is a non-empty string.
     pub(super) fn is_text(&self) -> bool {
         self.kind == Kind::String && self.value.len() > 2
     }
 }
 
-/// The places of members.
+/// The spans of members.
 pub(super) fn wholes(members: &[Member<'_>]) -> Vec<Span> {
     members.iter().map(|member| member.whole.clone()).collect()
 }
 
-/// The places of elements.
+/// The spans of elements.
 pub(super) fn spans(elements: &[(Kind, Span)]) -> Vec<Span> {
     elements.iter().map(|(_, span)| span.clone()).collect()
 }
 
 impl OpaquePart {
-    /// A mark of which nothing is known but where it stands.
+    /// A part with nothing but its position.
     pub(super) fn new(at: (usize, usize), kind: OpaqueKind) -> Self {
         Self {
             at,
@@ -220,7 +220,7 @@ impl OpaquePart {
         }
     }
 
-    /// What the client sent, as a block.
+    /// The part as a canonical block.
     pub fn block(&self, body: &[u8]) -> Block {
         let signature = self.signature(body).map(Cow::into_owned);
         match self.kind {
@@ -244,27 +244,27 @@ impl OpaquePart {
 }
 
 impl OpaqueOutline {
-    /// A message of the model.
-    pub(super) fn spoke(&mut self, at: usize) {
+    /// Records a message of the model.
+    pub(super) fn add_assistant(&mut self, at: usize) {
         self.has_assistant = true;
         self.said.push(at);
     }
 
-    /// Nothing yet, in a body that is one object.
+    /// An empty outline of a body that is one object.
     pub(super) fn of(body: &[u8]) -> Self {
         let start = body.len() - body.trim_ascii_start().len();
         Self { body: start..body.trim_ascii_end().len(), ..Self::default() }
     }
 
-    /// The model that is asked for.
+    /// The requested model.
     pub fn model_name(&self, body: &[u8]) -> Option<String> {
         let in_body = || Some(text(body, self.model.as_ref()?).into_owned());
         let name = self.model_in_path.clone().or_else(in_body);
         name.filter(|name| !name.is_empty())
     }
 
-    /// Takes in a list or an object. What it is part of has to be there already.
-    pub(super) fn hold(
+    /// Records a list or an object. Its container must be recorded first.
+    pub(super) fn add_container(
         &mut self,
         parts: Vec<Span>,
         within: Option<Part>,
@@ -274,18 +274,18 @@ impl OpaqueOutline {
         self.holders.len() - 1
     }
 
-    /// Takes in the id of a call.
-    pub(super) fn called(&mut self, id: Option<&Member<'_>>) {
+    /// Records the id of a call.
+    pub(super) fn add_call_id(&mut self, id: Option<&Member<'_>>) {
         let id = id.filter(|id| id.is_text());
         self.calls.extend(id.map(|id| id.value.clone()));
     }
 
-    /// Takes in a message that says nothing but its marks.
-    pub(super) fn bare(&mut self, bare: Bare) {
+    /// Records a message that contains nothing but opaque parts.
+    pub(super) fn add_bare_message(&mut self, bare: Bare) {
         self.bare.push(bare);
     }
 
-    /// All of the request has been read.
+    /// Completes the outline after the whole request was read.
     pub(super) fn finish(mut self, body: &[u8]) -> Self {
         let mut ids: Vec<&[u8]> = self.calls.drain(..).map(|id| slice(body, &id)).collect();
         let all = ids.len();
@@ -296,7 +296,7 @@ impl OpaqueOutline {
         self
     }
 
-    /// Only the calls of the present turn are asked for their signatures.
+    /// Providers demand signatures for calls of the current turn only.
     fn forget_old_room(&mut self) {
         let turn = self.turn;
         for mark in &mut self.marks {
@@ -307,8 +307,8 @@ impl OpaqueOutline {
         });
     }
 
-    /// The body with these changes, one for each mark, and with another name of the model where one
-    /// is given; none if nothing changes. Answers too how many messages had to be filled.
+    /// Rewrites the body: one edit per opaque part, and a new model name if given. Returns `None`
+    /// if nothing changes, and the number of messages that got a placeholder.
     pub fn rewrite(
         &self,
         body: &[u8],
@@ -361,7 +361,8 @@ impl OpaqueOutline {
         (changed.then(|| edits.apply(body)), filled)
     }
 
-    /// Takes parts out, and with them what would be left empty. Answers how many lists were filled.
+    /// Removes parts, and containers that would become empty. Returns the number of lists that got
+    /// a filler.
     fn take_out(&self, edits: &mut Edits, gone: &[Part]) -> usize {
         if gone.is_empty() {
             return 0;
@@ -372,7 +373,7 @@ impl OpaqueOutline {
             keep[part.holder][part.at] = false;
         }
         let emptied = |kept: &[bool]| !kept.is_empty() && !kept.contains(&true);
-        // What holds others comes before them.
+        // Containers come before their contents.
         for (at, holder) in self.holders.iter().enumerate().rev() {
             if let (None, Some(part)) = (holder.filler, holder.within)
                 && emptied(&keep[at])

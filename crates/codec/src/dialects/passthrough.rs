@@ -1,5 +1,5 @@
-//! What a dialect knows of requests and replies that pass in place: where things stand in them, and the
-//! few bytes of ours that may stand in a reply.
+//! Passthrough: requests and replies whose client and provider speak the same dialect. The bytes
+//! pass unchanged except for a few spans.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -11,42 +11,44 @@ use super::opaque_outline::{OpaqueOutline, OpaquePart};
 use crate::framing::sse::Frame;
 use crate::json::{Span, complete_object, finish_character, validate};
 
-/// A dialect whose requests and replies can pass in place.
+/// Replaces the content of a message that held nothing but dropped thinking.
+pub const PLACEHOLDER: &str = "[reasoning omitted]";
+
+/// A dialect whose requests and replies can pass through unchanged.
 pub trait Passthrough: Sync {
-    /// Where things stand in a request; `None` if that is no request, or if the dialect has an outline
-    /// of its own.
+    /// The outline of a request; `None` if the body is not a request, or if the dialect has its own
+    /// outline.
     fn places(&self, _: &RequestParts<'_>) -> Option<OpaqueOutline> {
         None
     }
-    /// The path a request goes to. `renamed` says that the client used another name of the model.
+    /// The upstream path of a request. `renamed` means that the client used an alias of the model.
     fn path(&self, path: &str, _model: &str, _renamed: bool, _variant: &str) -> String {
         path.to_owned()
     }
-    /// How a place in a request is spelled: a message, and a part of it.
+    /// The JSON path of a message or of a part of it.
     fn place(&self, message: usize, part: Option<usize>) -> String {
         match part {
             Some(part) => format!("messages.{message}.content.{part}"),
             None => format!("messages.{message}"),
         }
     }
-    /// Whether servers of a variant refuse a request for a mark that is their own, where it stands.
+    /// Whether servers of this variant reject this part although it is their own.
     fn refuses(&self, _: &OpaquePart, _variant: &str) -> bool {
         false
     }
-    /// The body with what servers of a variant want to be there in any case, and spelled as they want
-    /// it; none if nothing changes.
+    /// Adds what servers of a variant require to the body; `None` if nothing changes.
     fn complete(&self, _body: &[u8], _variant: &str) -> Lossy<Option<Vec<u8>>> {
         Lossy::default()
     }
-    /// A signature that was read in a reply, as it stands there: some hold more than that.
+    /// The signature as the wire carries it. Some dialects store more than that in a signature.
     fn raw_signature<'s>(&self, signature: &'s str) -> Cow<'s, str> {
         signature.into()
     }
-    /// Where an event of a stream names the model, given its name and its data.
+    /// Finds the model name in a stream event, given the event name and its data.
     fn model_name_span(&self, event: &[u8], data: &[u8]) -> ModelNameSpan;
-    /// Where a whole reply names the model; the span lies between the quotes.
+    /// Finds the model name in a whole reply; the span excludes the quotes.
     fn model_of(&self, reply: &[u8]) -> Option<Span>;
-    /// Our own words in a stream of events.
+    /// Creates the injector for a stream.
     fn injector(&self) -> Box<dyn StreamInjector>;
 }
 
@@ -56,7 +58,7 @@ impl fmt::Debug for dyn Passthrough {
     }
 }
 
-/// For dialects whose requests are always read to the last word: nothing passes.
+/// For dialects that are always translated.
 #[derive(Debug)]
 pub(super) struct NoPassthrough;
 
@@ -84,50 +86,49 @@ impl StreamInjector for NoPassthrough {
     }
 }
 
-/// What an event says of the model's name. Spans lie between the quotes.
+/// Where an event names the model. Spans exclude the quotes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ModelNameSpan {
-    /// Nothing, or nothing that counts.
+    /// Nowhere.
     None,
-    /// It names it, and others may too.
+    /// Here, and later events may name it too.
     Here(Span),
-    /// It is the one that names it, if any does.
+    /// Only this event can name it.
     Only(Option<Span>),
 }
 
-/// Our own words in a stream of events that passes.
+/// Injects our own events into a stream that passes through.
 pub trait StreamInjector: fmt::Debug + Send {
-    /// An event has passed.
+    /// Observes an event of the stream.
     fn see(&mut self, _: Frame<'_>) {}
-    /// A sign of life between two events; empty where none can stand now.
+    /// A keep-alive between two events; empty if none may be sent now.
     fn keep_alive(&self) -> Vec<u8>;
-    /// An error, and the end of the stream. `half` is an event whose end has not come, if there is
-    /// one; it is closed so that clients get past it.
+    /// An error that ends the stream. `half` is an incomplete event; it is closed first so that
+    /// clients can parse it.
     fn error(&self, fault: &Fault, half: Option<&[u8]>) -> Vec<u8>;
 }
 
-/// Ends an event that was cut. The clients of most dialects read every event as JSON, so half an object
-/// becomes a whole one, with the error as its last member: those that look for it find it there.
+/// Closes an incomplete event. Clients of most dialects parse every event as JSON, so an incomplete
+/// object is completed, with the error as its last member.
 pub(super) fn close_event(half: Option<&[u8]>, error: &str, out: &mut Vec<u8>) {
     let Some(half) = half else {
         return;
     };
     let line_at = memchr::memrchr2(b'\n', b'\r', half).map_or(0, |at| at + 1);
     let (before, line) = half.split_at(line_at);
-    let told =
+    let has_data =
         before.split(|byte| matches!(byte, b'\n' | b'\r')).any(|line| line.starts_with(b"data:"));
     let data = match line {
         b"data" => Some(&b""[..]),
         line => line.strip_prefix(b"data:"),
     };
-    let Some(data) = data.filter(|_| !told) else {
+    let Some(data) = data.filter(|_| !has_data) else {
         if !line.is_empty() {
-            // Whatever the line was to be, it now is a field nobody knows, or a name that the error
-            // behind it replaces.
+            // The line becomes an unknown field, or an event name that the next event replaces.
             finish_character(line, out);
             out.push(b':');
         }
-        if told || half.is_empty() {
+        if has_data || half.is_empty() {
             out.extend_from_slice(b"\n\n");
         } else if !line.is_empty() {
             out.push(b'\n');
@@ -162,11 +163,11 @@ mod tests {
                 let mut stream = half.to_vec();
                 close_event(Some(half), "{\"code\":5}", &mut stream);
                 stream.extend_from_slice(b"data: {\"error\":{\"code\":6}}\n\n");
-                let mut told = Vec::new();
+                let mut has_data = Vec::new();
                 Framer::new(1000).push(&stream, |frame, _| {
                     let data: Value = serde_json::from_slice(frame.data)
                         .unwrap_or_else(|error| panic!("cut at {cut}: {error}"));
-                    told.push(data["error"]["code"].clone());
+                    has_data.push(data["error"]["code"].clone());
                 });
                 let whole_from = whole.find("[1]}").map_or(0, |at| at + 4);
                 let expected = match whole.find("data:").map(|at| cut >= at + 4) {
@@ -174,7 +175,7 @@ mod tests {
                     Some(true) => vec![5.into(), 6.into()],
                     _ => vec![6.into()],
                 };
-                assert_eq!(told, expected, "cut at {cut}");
+                assert_eq!(has_data, expected, "cut at {cut}");
             }
         }
     }

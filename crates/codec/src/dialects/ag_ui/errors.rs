@@ -1,21 +1,20 @@
-//! Errors: before a run a status and a body, after it began the event that ends it. Both say the same
-//! words.
+//! Errors: a status and a body before a run, an event inside a run. Both have the same members.
 
 use throughline_canonical::{Fault, FaultKind};
 
 use crate::json::ObjectWriter;
 
-/// The status and the body of an error that comes before the run.
+/// The status and the body of an error before the run.
 pub(super) fn write(fault: &Fault) -> (u16, Vec<u8>) {
     let mut body = Vec::new();
     let mut event = ObjectWriter::new(&mut body);
-    say(fault, &mut event);
+    write_members(fault, &mut event);
     event.end();
     (words(fault.kind).0, body)
 }
 
-/// Writes what an error says.
-pub(super) fn say(fault: &Fault, event: &mut ObjectWriter<'_>) {
+/// Writes the members of an error.
+pub(super) fn write_members(fault: &Fault, event: &mut ObjectWriter<'_>) {
     event
         .text("type", "RUN_ERROR")
         .text("message", &fault.message)

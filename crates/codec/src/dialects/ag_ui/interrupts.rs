@@ -1,9 +1,8 @@
-//! Calls that wait for a person. A tool whose definition says `"metadata": {"requiresApproval": true}` is
-//! not left for the client to run at once: the run ends with an interrupt for each call of it, and the run that
-//! goes on brings the answers.
+//! Calls that wait for approval. A tool with `"metadata": {"requiresApproval": true}` does not run
+//! at once: the run ends with one interrupt per call, and the next run brings the answers.
 //!
-//! Nothing is kept in between. An interrupt has its call's id in its own, and what was answered becomes
-//! that call's result, unless the client has run the tool and brings one.
+//! Nothing is stored in between. The id of an interrupt contains the id of its call. The answer
+//! becomes the result of the call, unless the client ran the tool and brings a result.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -13,28 +12,28 @@ use throughline_canonical::{Block, Fault, Message, Role};
 
 use crate::json::{Node, ObjectWriter};
 
-/// What the ids of interrupts begin with.
+/// Prefix of interrupt ids.
 const PREFIX: &str = "approval_";
 
 /// A call of this run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Called {
+pub(super) struct RunCall {
     pub(super) id: String,
     pub(super) name: String,
-    /// Whether a person has to approve of it.
+    /// Whether it needs approval.
     pub(super) waits: bool,
-    /// Whether its arguments came to their end.
+    /// Whether its arguments are complete.
     pub(super) whole: bool,
 }
 
-/// An answer that became a result.
+/// An answer that became a tool result.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Answered {
+pub(super) struct AnsweredCall {
     pub(super) call: String,
     pub(super) content: String,
 }
 
-/// Whether calls of a tool wait for a person.
+/// Whether calls of a tool need approval.
 pub(super) fn needs_approval(tool: &Node<'_>) -> Result<bool, Fault> {
     let Some(metadata) = tool.get("metadata") else {
         return Ok(false);
@@ -46,8 +45,8 @@ pub(super) fn needs_approval(tool: &Node<'_>) -> Result<bool, Fault> {
     }
 }
 
-/// Writes the outcome of a run that waits.
-pub(super) fn tell(calls: &[Called], outcome: &mut ObjectWriter<'_>) {
+/// Writes the outcome of a run with interrupts.
+pub(super) fn write_outcome(calls: &[RunCall], outcome: &mut ObjectWriter<'_>) {
     let waiting = calls.iter().filter(|call| call.waits);
     let interrupts: Value = waiting
         .map(|call| {
@@ -70,12 +69,12 @@ pub(super) fn tell(calls: &[Called], outcome: &mut ObjectWriter<'_>) {
     outcome.text("type", "interrupt").value("interrupts", &interrupts);
 }
 
-/// Puts answers into the conversation, as results of the calls they speak of. Gives those that the client
-/// does not have as messages.
+/// Adds answers to the conversation as tool results. Returns the results that the client does not
+/// have as messages.
 pub(super) fn resume(
     entries: &Node<'_>,
     messages: &mut Vec<Message>,
-) -> Result<Vec<Answered>, Fault> {
+) -> Result<Vec<AnsweredCall>, Fault> {
     let mut answered = Vec::new();
     let places = places(messages);
     let mut results = results(messages);
@@ -117,13 +116,13 @@ pub(super) fn resume(
             content: vec![Block::text(&*content)],
             is_error,
         });
-        answered.push(Answered { call: call.to_owned(), content });
+        answered.push(AnsweredCall { call: call.to_owned(), content });
     }
-    put(made, messages);
+    insert_results(made, messages);
     Ok(answered)
 }
 
-/// Refuses a conversation that ends in calls which wait for a person.
+/// Rejects a conversation that ends in calls without an approval.
 pub(super) fn refuse_unanswered(
     approvals: &BTreeSet<String>,
     messages: &[Message],
@@ -132,7 +131,7 @@ pub(super) fn refuse_unanswered(
         let said = |block: &Block| !matches!(block, Block::ToolResult { .. });
         message.role == Role::Assistant || message.content.iter().any(said)
     };
-    // Whoever has said something since does not wait any more.
+    // A later message means that the user no longer waits.
     let Some(last) = messages.iter().rfind(spoke) else {
         return Ok(());
     };
@@ -150,7 +149,7 @@ pub(super) fn refuse_unanswered(
     Ok(())
 }
 
-/// What a person answered, as a result. A denial is one that tells of an error.
+/// Reads an answer as a tool result. A denial is an error result.
 fn read_payload(payload: &Value) -> (String, bool) {
     let denied = payload.get("approved") == Some(&Value::Bool(false));
     let content = match payload.get("result").unwrap_or(payload) {
@@ -160,7 +159,7 @@ fn read_payload(payload: &Value) -> (String, bool) {
     (content, denied)
 }
 
-/// In which messages calls stand.
+/// The message index of each call.
 fn places(messages: &[Message]) -> HashMap<String, usize> {
     let blocks = messages
         .iter()
@@ -173,7 +172,7 @@ fn places(messages: &[Message]) -> HashMap<String, usize> {
     blocks.filter_map(call).collect()
 }
 
-/// The calls that have results.
+/// The ids of calls that have results.
 pub(super) fn results(messages: &[Message]) -> HashSet<String> {
     let blocks = messages.iter().flat_map(|message| &message.content);
     let result = |block: &Block| match block {
@@ -183,8 +182,8 @@ pub(super) fn results(messages: &[Message]) -> HashSet<String> {
     blocks.filter_map(result).collect()
 }
 
-/// Puts results behind the messages their calls are in, and behind results of other calls there.
-pub(super) fn put(made: BTreeMap<usize, Vec<Block>>, messages: &mut Vec<Message>) {
+/// Inserts results after the messages of their calls, and after other results there.
+pub(super) fn insert_results(made: BTreeMap<usize, Vec<Block>>, messages: &mut Vec<Message>) {
     let mut rest = std::mem::take(messages).into_iter().enumerate().peekable();
     let mut made = made.into_iter().peekable();
     while let Some((place, message)) = rest.next() {

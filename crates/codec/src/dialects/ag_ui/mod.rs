@@ -1,28 +1,20 @@
-//! The AG-UI protocol, which front ends speak to agents. No provider speaks it.
+//! The AG-UI protocol, which front ends use to talk to agents. No provider speaks it.
 //!
-//! - `client_request`: what a run is given; `client_messages`: its conversation; `content`: the parts
-//!   of a message;
-//! - `interrupts`: calls that wait for a person, and the answers of the run that goes on; `unanswered`:
-//!   calls that nobody waits for any more;
-//! - `client_reply`: the events of a run; `run`: what they say of it, and to whom; `frames`: one event
-//!   as bytes;
-//! - `activity`: what is told while a provider is silent;
-//! - `faults`: errors, before a run and in it.
+//! - `client_request` reads the input of a run, `client_reply` writes its events;
+//! - `run`: the state of a run, and the events that start and end it;
+//! - `interrupts`: calls that wait for approval, and the answers in the next run;
+//! - `errors`: errors before a run and in it.
 
 use throughline_canonical::{Delta, Event, Fault, Loss, Lossy, Request};
 
-use super::{ClientDialect, Operation, ReplyIdentity, ReplyWriter, RequestParts, lost_part};
+use crate::dialects::shared::losses::lost_part;
+use crate::dialects::{ClientDialect, Operation, ReplyIdentity, ReplyWriter, RequestParts};
 
-mod activity;
-mod client_messages;
 mod client_reply;
 mod client_request;
-mod content;
 mod errors;
-mod frames;
 mod interrupts;
 mod run;
-mod unanswered;
 
 #[cfg(test)]
 mod tests;
@@ -32,13 +24,13 @@ pub const NAME: &str = "ag_ui";
 
 const PATH: &str = "/ag-ui";
 
-/// What the ids of reasoning that its maker encrypted begin with. They come back with the message, whose
-/// content is empty as that of other reasoning may be.
+/// Prefix of the message ids of encrypted reasoning. Ids come back with the message, whose content
+/// is empty like that of other hidden reasoning.
 const REDACTED: &str = "redacted_";
 
-/// The member of a message's metadata that is ours. What stands there comes back with the message.
+/// Our member in the metadata of a message. Clients send it back.
 const METADATA: &str = "throughline";
-/// In it: the model declined in these words.
+/// In our metadata: the message is a refusal.
 const REFUSAL: &str = "refusal";
 
 /// The dialect.
@@ -59,7 +51,7 @@ impl ClientDialect for AgUi {
     }
 
     fn forget_own_members(&self, request: &mut Request) {
-        // All of them speak to us.
+        // All of them are for us.
         request.extra.remove(NAME);
     }
 
@@ -94,7 +86,7 @@ impl ClientDialect for AgUi {
     }
 }
 
-/// The backend in a path of this dialect, `/ag-ui/{backend}`; empty if it names none. None for other paths.
+/// The backend in a path `/ag-ui/{backend}`; empty if it names none. `None` for other paths.
 fn pinned(path: &str) -> Option<&str> {
     let rest = path.strip_prefix(PATH)?;
     match rest.strip_prefix('/') {

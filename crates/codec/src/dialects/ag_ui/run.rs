@@ -1,5 +1,4 @@
-//! What a reply has to know of the run it answers, kept with the request, and the events that begin and end a
-//! run.
+//! The state of a run, kept with its request, and the events that start and end the run.
 
 use std::collections::BTreeSet;
 
@@ -7,13 +6,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use throughline_canonical::{EndDetails, EndReason, Fault, Request, Usage};
 
-use super::frames::event;
-use super::interrupts::{self, Answered, Called};
+use super::client_reply::frames::event;
+use super::interrupts::{self, AnsweredCall, RunCall};
 use super::{NAME, errors};
 use crate::dialects::ReplyIdentity;
 use crate::json::{ObjectWriter, quote_bytes};
 
-/// The version of the protocol these events are of.
+/// The protocol version of the events.
 const VERSION: &str = "1.0";
 
 /// One run.
@@ -23,36 +22,36 @@ pub(super) struct Run {
     pub(super) thread: String,
     pub(super) id: String,
     pub(super) parent: Option<String>,
-    /// Whether the client says that it knows version 1.0.
+    /// Whether the client supports version 1.0.
     pub(super) modern: bool,
-    pub(super) reasoning: Form,
-    /// Tools whose calls a person has to approve.
+    pub(super) reasoning: ReasoningForm,
+    /// Tools whose calls need approval.
     pub(super) approvals: BTreeSet<String>,
-    /// What was answered to the interrupts of the run before, and is no message of the client's yet.
-    pub(super) answered: Vec<Answered>,
-    /// The application's state, as it came.
+    /// Answers to earlier interrupts that the client has no messages for yet.
+    pub(super) answered: Vec<AnsweredCall>,
+    /// The application's state, unchanged.
     pub(super) state: Option<Value>,
-    /// The conversation, as it came, where the client wants to hear it.
+    /// The conversation, unchanged, if the client asks for snapshots.
     pub(super) messages: Option<Value>,
-    /// Whether it wants to hear its state, too.
+    /// Whether the client asks for snapshots.
     pub(super) snapshots: bool,
 }
 
-/// In which events a client reads reasoning.
+/// The kind of events that carry reasoning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Form {
-    /// `REASONING_*`, with what comes back encrypted.
+pub(super) enum ReasoningForm {
+    /// `REASONING_*`, with encrypted values that come back.
     #[default]
     Reasoning,
-    /// `THINKING_*`, which have no ids and bring nothing back.
+    /// `THINKING_*`, which have no ids and return nothing.
     Thinking,
-    /// In none.
+    /// No events.
     None,
 }
 
-impl Form {
-    /// The one of this word.
+impl ReasoningForm {
+    /// Parses the name of a form.
     pub(super) fn read(word: &str) -> Option<Self> {
         match word {
             "reasoning" => Some(Self::Reasoning),
@@ -64,14 +63,14 @@ impl Form {
 }
 
 impl Run {
-    /// Keeps it with its request.
+    /// Stores the run in its request.
     pub(super) fn keep(self, request: &mut Request) {
         if let Ok(Value::Object(members)) = serde_json::to_value(self) {
             request.extra.insert(NAME.to_owned(), members);
         }
     }
 
-    /// The run of a request; one of a request in no other words is told to whoever reads all.
+    /// The run of a request. Requests of other dialects get a default run with all features.
     pub(super) fn of(request: &Request, identity: &ReplyIdentity) -> Self {
         let kept = request.extra.get(NAME).cloned();
         let read = |members: Map<String, Value>| serde_json::from_value(members.into()).ok();
@@ -83,7 +82,7 @@ impl Run {
         })
     }
 
-    /// Begins the run.
+    /// Starts the run.
     pub(super) fn start(&self, identity: &str, out: &mut Vec<u8>) {
         event(out, |event| {
             event.text("type", "RUN_STARTED");
@@ -102,7 +101,7 @@ impl Run {
             snapshot("MESSAGES_SNAPSHOT", "messages", messages, out);
         }
         for (number, answered) in self.answered.iter().enumerate() {
-            // The client's next run has to bring the result that this one was given.
+            // The client's next run must bring this result.
             event(out, |event| {
                 event
                     .text("type", "TOOL_CALL_RESULT")
@@ -114,11 +113,11 @@ impl Run {
         }
     }
 
-    /// Ends the run well.
+    /// Ends the run with success.
     pub(super) fn finish(
         &self,
         (reason, details): (&EndReason, &EndDetails),
-        calls: &[Called],
+        calls: &[RunCall],
         (usage, model): (&Usage, &str),
         out: &mut Vec<u8>,
     ) {
@@ -146,26 +145,26 @@ impl Run {
             }
             let mut outcome = event.object("outcome");
             if interrupted {
-                interrupts::tell(calls, &mut outcome);
+                interrupts::write_outcome(calls, &mut outcome);
             } else {
                 outcome.text("type", "success");
                 if !calls.is_empty() {
-                    tell_pending(calls, outcome.key("pendingToolCallIds"));
+                    write_pending(calls, outcome.key("pendingToolCallIds"));
                 }
             }
             outcome.end();
-            tell_usage(usage, model, event);
+            write_usage(usage, model, event);
         });
     }
 
-    /// Ends the run with an error; nothing stands behind it.
+    /// Ends the run with an error. No event follows.
     pub(super) fn fail(&self, fault: &Fault, (usage, model): (&Usage, &str), out: &mut Vec<u8>) {
         event(out, |event| {
-            errors::say(fault, event);
+            errors::write_members(fault, event);
             if !self.modern {
                 return;
             }
-            tell_usage(usage, model, event);
+            write_usage(usage, model, event);
             if let Some(seconds) = fault.retry_after {
                 event.object("metadata").count("retryAfter", seconds).end();
             }
@@ -184,7 +183,7 @@ fn snapshot(kind: &str, member: &str, value: &Value, out: &mut Vec<u8>) {
     });
 }
 
-fn tell_pending(calls: &[Called], out: &mut Vec<u8>) {
+fn write_pending(calls: &[RunCall], out: &mut Vec<u8>) {
     out.push(b'[');
     for (number, call) in calls.iter().enumerate() {
         if number > 0 {
@@ -195,7 +194,7 @@ fn tell_pending(calls: &[Called], out: &mut Vec<u8>) {
     out.push(b']');
 }
 
-/// The word for an end, where clients look for what the model was about.
+/// The finish reason. Clients look here for calls.
 fn finish_word(reason: &EndReason, called: bool) -> &str {
     match reason {
         EndReason::Length => "length",
@@ -210,8 +209,8 @@ fn finish_word(reason: &EndReason, called: bool) -> &str {
     }
 }
 
-/// Writes what was counted: totals, and parts of them. What nobody told is not there.
-fn tell_usage(usage: &Usage, model: &str, event: &mut ObjectWriter<'_>) {
+/// Writes token counts: totals and their parts. Unknown counts are omitted.
+fn write_usage(usage: &Usage, model: &str, event: &mut ObjectWriter<'_>) {
     if *usage == Usage::default() {
         return;
     }
@@ -232,17 +231,17 @@ fn tell_usage(usage: &Usage, model: &str, event: &mut ObjectWriter<'_>) {
         ("cacheWriteInputTokens", usage.cache_write),
     ] {
         if let Some(count) = count {
-            entry.count(name, count.min(MOST));
+            entry.count(name, count.min(MAX_SAFE_INTEGER));
         }
     }
     entry.end();
     out.push(b']');
 }
 
-/// The largest number that clients take for a whole one.
-const MOST: u64 = (1 << 53) - 1;
+/// The largest integer that JavaScript represents exactly.
+const MAX_SAFE_INTEGER: u64 = (1 << 53) - 1;
 
-/// The sum of what was told; none if nothing was.
+/// The sum of the known counts; `None` if none is known.
 fn total(counts: &[Option<u64>]) -> Option<u64> {
     counts.iter().flatten().copied().reduce(u64::saturating_add)
 }

@@ -1,20 +1,19 @@
-//! What we say to a client of this dialect ourselves: errors, before and after the first byte, and
-//! signs of life.
+//! Errors and keep-alives for clients of this dialect.
 
 use throughline_canonical::{Fault, FaultKind};
 
-use crate::dialects::error_codes;
+use crate::dialects::shared::error_codes;
 use crate::json::finish_character;
 
-/// A sign of life between two events. Its clients skip it.
+/// A keep-alive event, which clients skip.
 pub const PING: &[u8] = b"event: ping\ndata: {\"type\": \"ping\"}\n\n";
 
-/// The status and the body of an error, with the request's id where there is one.
+/// The status and the body of an error, with the id of the request if there is one.
 pub fn error(fault: &Fault, request_id: &str) -> (u16, Vec<u8>) {
     let (status, kind) = kind(fault.kind);
     let mut body = serde_json::json!({
         "type": "error",
-        "error": {"type": kind, "message": error_codes::sentence(fault)},
+        "error": {"type": kind, "message": error_codes::message_for_anthropic(fault)},
     });
     if !request_id.is_empty() {
         body["request_id"] = request_id.into();
@@ -22,22 +21,22 @@ pub fn error(fault: &Fault, request_id: &str) -> (u16, Vec<u8>) {
     (status, body.to_string().into_bytes())
 }
 
-/// An error after the reply began. `half` is an event whose end has not come, if there is one; it
-/// is closed so that clients skip it.
+/// An error after the reply began. `half` is an incomplete event; it is closed first so that
+/// clients skip it.
 pub fn error_event(fault: &Fault, half: Option<&[u8]>) -> Vec<u8> {
     let (_, kind) = kind(fault.kind);
     let mut bytes = Vec::new();
     if let Some(half) = half {
         finish_character(half, &mut bytes);
-        // Of several names the last counts, and the official clients skip pings unread: the broken
-        // data before it harms nobody. The colon makes the rest of the line harmless, and is a
-        // comment where a line begins; a line end alone could be the blank line that hands the half
-        // event over.
+        // If an event has several names, the last one counts, and the official clients skip pings
+        // without reading their data. So the incomplete data does no harm. The colon ends the
+        // current line safely: at the start of a line it makes a comment, where a bare line end
+        // could be the blank line that dispatches the incomplete event.
         bytes.extend_from_slice(b":\nevent: ping\n\n");
     }
     let data = serde_json::json!({
         "type": "error",
-        "error": {"type": kind, "message": error_codes::sentence(fault)},
+        "error": {"type": kind, "message": error_codes::message_for_anthropic(fault)},
     });
     bytes.extend_from_slice(b"event: error\ndata: ");
     bytes.extend_from_slice(data.to_string().as_bytes());

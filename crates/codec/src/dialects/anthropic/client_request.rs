@@ -1,4 +1,4 @@
-//! A client's request, as canonical values. Editing one in place is `rewrite`'s.
+//! Reads a client's request. Editing a request in place is in `rewrite`.
 
 use std::collections::HashMap;
 
@@ -8,11 +8,11 @@ use throughline_canonical::{
     Show, Source, Tool, ToolChoice,
 };
 
-use super::{EFFORTS, NAME, lose};
+use super::{EFFORTS, NAME, record};
 use crate::dialects::RequestParts;
 use crate::json::{Cursor, JsonError, Kind, Node, Span, each_member, read_object, slice};
 
-/// The members of a body that have a word of ours. All others are kept as they are.
+/// The members that the canonical request has a field for. All others are kept in `extra`.
 pub(super) const KNOWN: &[&str] = &[
     "model",
     "max_tokens",
@@ -35,8 +35,10 @@ pub(super) const KNOWN: &[&str] = &[
 pub(super) fn read(asked: &RequestParts<'_>) -> Result<Lossy<Request>, Fault> {
     let body = read_object(asked.body)?;
     let root = Node::dotted(&body);
-    let mut reading =
-        Reading { inputs: inputs(asked.body).unwrap_or_default(), ..Reading::default() };
+    let mut reading = RequestReader {
+        inputs: inputs(asked.body).unwrap_or_default(),
+        ..RequestReader::default()
+    };
     let mut request = Request {
         model: root.need("model")?.text()?.to_owned(),
         max_tokens: root.get("max_tokens").map(|node| node.count()).transpose()?,
@@ -45,7 +47,7 @@ pub(super) fn read(asked: &RequestParts<'_>) -> Result<Lossy<Request>, Fault> {
         stop: stop(&root)?,
         ..Request::default()
     };
-    // A count of tokens writes none, so it needs no limit.
+    // A request that only counts tokens needs no limit.
     if request.max_tokens.is_none() && !asked.path.ends_with("/count_tokens") {
         root.need("max_tokens")?;
     }
@@ -84,19 +86,19 @@ pub(super) fn read(asked: &RequestParts<'_>) -> Result<Lossy<Request>, Fault> {
     Ok(Lossy { value: request, losses: reading.losses })
 }
 
-/// What comes up on the way besides the request itself.
+/// State while a request is read.
 #[derive(Default)]
-struct Reading {
+struct RequestReader {
     losses: Vec<Loss>,
     extra: Map<String, Value>,
-    /// The effort the last message that names one asks for; it holds from there on.
+    /// The effort of the last message that names one. It applies from there on.
     effort: Option<Effort>,
-    /// Where the inputs of calls stand in the body, by message and block: a tree of values does not
-    /// keep the spelling of numbers.
+    /// Spans of the inputs of calls, by message and block. A tree of values would change the
+    /// spelling of numbers.
     inputs: HashMap<(usize, usize), Span>,
 }
 
-impl Reading {
+impl RequestReader {
     fn system(&mut self, node: &Node<'_>) -> Result<Vec<String>, Fault> {
         let mut texts = Vec::new();
         for block in self.content(node)? {
@@ -119,7 +121,7 @@ impl Reading {
             other => return Err(none_of(&role, other, &["user", "assistant", "system"])),
         };
         let content = match role {
-            // An answer may have been empty.
+            // An assistant message may be empty.
             Role::Assistant if node.is_null("content") => Vec::new(),
             _ => self.content(&node.need("content")?)?,
         };
@@ -136,13 +138,13 @@ impl Reading {
             if let Some(effort) = config.get("effort") {
                 self.effort = Some(read_effort(&effort)?);
             }
-            self.left_over(&config, &["effort"]);
+            self.report_unknown(&config, &["effort"]);
         }
-        self.left_over(node, &["role", "content", "output_config"]);
+        self.report_unknown(node, &["role", "content", "output_config"]);
         Ok(message)
     }
 
-    /// A string, or a list of blocks.
+    /// Reads a string or a list of blocks.
     fn content(&mut self, node: &Node<'_>) -> Result<Vec<Block>, Fault> {
         match node.value() {
             Value::String(text) => Ok(vec![Block::text(text)]),
@@ -160,7 +162,7 @@ impl Reading {
                 let signature = optional_text(node, "signature")?;
                 let block = Block::Thinking {
                     text: text("thinking")?,
-                    // Some servers sign with nothing, and clients send that back.
+                    // Some servers send an empty signature, and clients return it.
                     signature: signature.filter(|signature| !signature.is_empty()),
                 };
                 (block, &["thinking", "signature"])
@@ -213,7 +215,7 @@ impl Reading {
             },
             _ => return Ok(opaque(node)),
         };
-        self.left_over(node, known);
+        self.report_unknown(node, known);
         Ok(block)
     }
 
@@ -231,7 +233,7 @@ impl Reading {
             parameters: schema.value().clone(),
             strict: flag(node.get("strict"))?,
         };
-        self.left_over(node, &["name", "description", "input_schema", "strict"]);
+        self.report_unknown(node, &["name", "description", "input_schema", "strict"]);
         Ok(tool)
     }
 
@@ -246,7 +248,7 @@ impl Reading {
             other => return Err(none_of(&kind, other, &["auto", "any", "tool", "none"])),
         };
         let single = flag(node.get("disable_parallel_tool_use"))?;
-        self.left_over(node, &["name", "disable_parallel_tool_use"]);
+        self.report_unknown(node, &["name", "disable_parallel_tool_use"]);
         Ok((choice, single.map(|single| !single)))
     }
 
@@ -261,7 +263,7 @@ impl Reading {
     }
 
     fn output(&mut self, root: &Node<'_>, request: &mut Request) -> Result<(), Fault> {
-        // The beta had it at the top.
+        // The beta version of the API has it at the top level.
         if let Some(format) = root.get("output_format") {
             request.output = self.format(&format)?;
         }
@@ -286,7 +288,7 @@ impl Reading {
             "json_schema" => {
                 let schema = node.need("schema")?;
                 schema.object()?;
-                self.left_over(node, &["schema"]);
+                self.report_unknown(node, &["schema"]);
                 Ok(Output::Schema { name: None, schema: schema.value().clone(), strict: None })
             }
             other => Err(none_of(&kind, other, &["json_schema"])),
@@ -301,7 +303,7 @@ impl Reading {
         };
         thinking.object()?;
         let mut rest = thinking.others(&["type", "budget_tokens", "display"]);
-        // Only a binding stands without a mode.
+        // Only `block_binding` is allowed without a mode.
         let mode = match thinking.get("block_binding") {
             Some(_) => thinking.get("type"),
             None => Some(thinking.need("type")?),
@@ -312,8 +314,8 @@ impl Reading {
                 "adaptive" => Amount::Adaptive { effort },
                 "enabled" => Amount::Budget { tokens: thinking.need("budget_tokens")?.count()? },
                 "disabled" => Amount::Off,
-                // Nothing before the answer, and a few notes between calls: as good as off, where
-                // there is no such mode.
+                // This mode has no thinking before the answer and short notes between calls. It is
+                // close to off, which some models do not have.
                 "between_tools" => {
                     rest.insert("type".to_owned(), mode.value().clone());
                     Amount::Off
@@ -339,7 +341,7 @@ impl Reading {
             });
         }
         self.keep("thinking", rest);
-        // Effort is about the answer too; here the setting has no room for it.
+        // Effort also affects the answer, but the canonical setting cannot hold both.
         if let (Some(Amount::Budget { .. } | Amount::Off), Some(effort)) =
             (request.thinking.amount, effort)
         {
@@ -351,7 +353,7 @@ impl Reading {
         Ok(())
     }
 
-    /// Keeps members of a member that have no word of ours.
+    /// Keeps the unknown members of a nested object.
     fn keep(&mut self, key: &str, mut members: Map<String, Value>) {
         members.retain(|_, value| !value.is_null());
         if !members.is_empty() {
@@ -359,8 +361,8 @@ impl Reading {
         }
     }
 
-    /// Reports members of a part that has a word of ours, but none for them.
-    fn left_over(&mut self, node: &Node<'_>, known: &[&str]) {
+    /// Reports the unknown members of a known block.
+    fn report_unknown(&mut self, node: &Node<'_>, known: &[&str]) {
         let Value::Object(members) = node.value() else {
             return;
         };
@@ -368,7 +370,7 @@ impl Reading {
             let nothing = match value {
                 Value::Null => true,
                 Value::Array(list) => list.is_empty(),
-                // Every call is direct unless it says otherwise.
+                // Calls are direct unless they say otherwise.
                 Value::Object(members) => {
                     key == "caller" && members.get("type") == Some(&"direct".into())
                 }
@@ -386,7 +388,7 @@ impl Reading {
                 _ => "member",
             };
             let reason = "no_word";
-            lose(&mut self.losses, Loss::PartOmitted { part: part.into(), reason });
+            record(&mut self.losses, Loss::PartOmitted { part: part.into(), reason });
         }
     }
 }
@@ -417,7 +419,7 @@ fn inputs(body: &[u8]) -> Result<HashMap<(usize, usize), Span>, JsonError> {
     Ok(found)
 }
 
-/// The elements of a list, as far as they are objects.
+/// The elements of a list that are objects.
 fn objects(body: &[u8], list: Option<Span>) -> Result<Vec<Option<Span>>, JsonError> {
     let mut found = Vec::new();
     if let Some(list) = list {
@@ -448,7 +450,7 @@ fn opaque(node: &Node<'_>) -> Block {
     Block::Opaque { dialect: NAME.to_owned(), value: node.value().clone() }
 }
 
-/// Where an image or a document is; nothing for kinds of source that have no word of ours.
+/// Reads the source of an image or a document; `None` for unknown kinds of source.
 fn source(node: &Node<'_>) -> Result<Option<Source>, Fault> {
     node.object()?;
     let text = |key| Ok::<_, Fault>(node.need(key)?.text()?.to_owned());

@@ -1,7 +1,7 @@
-//! A reply for a client, event by event or whole.
+//! Writes a reply for a client, streamed or whole.
 //!
-//! Its clients keep one block open at a time and count them without gaps, so blocks are numbered
-//! anew, and a block that begins while another is open waits for that one's end.
+//! Clients keep one block open at a time and count blocks without gaps. So blocks are renumbered,
+//! and a block that starts while another is open waits for the end of that block.
 
 use std::collections::VecDeque;
 
@@ -12,7 +12,7 @@ use throughline_canonical::{
 
 use super::NAME;
 use super::client_reply::{PING, error_event};
-use super::upstream_messages::write_arguments;
+use super::upstream_request::messages::write_arguments;
 use crate::dialects::{ReplyIdentity, ReplyWriter};
 use crate::json::{ObjectWriter, escape_bytes, quote_bytes};
 
@@ -22,63 +22,63 @@ pub struct StreamWriter {
     id: String,
     model: String,
     usage: Usage,
-    state: State,
-    /// The number of the next block.
+    state: Progress,
+    /// Index of the next block.
     next: u32,
-    /// The block that is being written, and those that wait for it.
-    open: VecDeque<Open>,
+    /// The block that is being written, then the blocks that wait for it.
+    open: VecDeque<OpenBlock>,
     called: bool,
     details: EndDetails,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
-    /// The message has not been opened. That waits for the first block, since many providers tell
-    /// the input tokens between the two.
+enum Progress {
+    /// The message has not started. It waits for the first block, because many providers report the
+    /// input tokens in between.
     Fresh,
     Begun,
     Ended,
 }
 
-/// A block that has begun and not been closed.
+/// A block that has started and not ended.
 #[derive(Debug)]
-struct Open {
-    /// Its number in the events that come in.
+struct OpenBlock {
+    /// Its index in the incoming events.
     number: u32,
-    kind: Kind,
-    /// What opens it, without its number.
+    kind: BlockKind,
+    /// The JSON that starts it, without the index.
     start: Vec<u8>,
-    /// What stands before the text of each delta; empty until the block is opened.
+    /// The JSON before the text of each delta; empty until the block is written.
     head: Vec<u8>,
-    /// What came while it waited.
+    /// Text that arrived while it waited.
     waiting: String,
     signature: String,
-    /// Deltas that tell what its text refers to, and were not written so far.
+    /// Citation deltas that are not written yet.
     citations: Vec<Vec<u8>>,
-    /// Its end came while it waited.
+    /// Whether it ended while it waited.
     ended: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum BlockKind {
     Text,
     Thinking,
     Redacted,
     ToolCall,
-    /// Of a kind only this dialect has a word for. Its JSON waits until it is whole.
+    /// A block that only this dialect has. Its JSON waits until it is complete.
     Opaque,
-    /// Of a kind this dialect has no form for.
+    /// A block that this dialect cannot express.
     Unknown,
 }
 
 impl StreamWriter {
-    /// Writes the reply to a request that named this model.
+    /// Creates a writer for the reply to a request that named this model.
     pub fn new(model: &str, identity: &ReplyIdentity) -> Self {
         Self {
             id: format!("msg_{}", identity.id),
             model: model.to_owned(),
             usage: Usage::default(),
-            state: State::Fresh,
+            state: Progress::Fresh,
             next: 0,
             open: VecDeque::new(),
             called: false,
@@ -87,10 +87,10 @@ impl StreamWriter {
     }
 
     fn begin(&mut self, out: &mut Vec<u8>) {
-        if self.state != State::Fresh {
+        if self.state != Progress::Fresh {
             return;
         }
-        self.state = State::Begun;
+        self.state = Progress::Begun;
         open_event("message_start", out);
         out.extend_from_slice(br#","message":"#);
         let mut message = self.message(out);
@@ -101,7 +101,7 @@ impl StreamWriter {
         out.extend_from_slice(b"}\n\n");
     }
 
-    /// The members every message begins with.
+    /// Writes the members that every message starts with.
     fn message<'a>(&self, out: &'a mut Vec<u8>) -> ObjectWriter<'a> {
         let mut message = ObjectWriter::new(out);
         message
@@ -120,7 +120,7 @@ impl StreamWriter {
             BlockStart::Text { text } | BlockStart::Refusal { text } => {
                 waiting.push_str(text);
                 ObjectWriter::new(&mut start).text("type", "text").text("text", "").end();
-                Kind::Text
+                BlockKind::Text
             }
             BlockStart::Thinking { text, signature } => {
                 waiting.push_str(text);
@@ -130,11 +130,11 @@ impl StreamWriter {
                     .text("thinking", "")
                     .text("signature", "")
                     .end();
-                Kind::Thinking
+                BlockKind::Thinking
             }
             BlockStart::Redacted { data } => {
                 write_redacted(&mut start, data);
-                Kind::Redacted
+                BlockKind::Redacted
             }
             BlockStart::ToolCall { id, name } => {
                 self.called = true;
@@ -144,12 +144,12 @@ impl StreamWriter {
                     .text("name", name)
                     .raw("input", b"{}")
                     .end();
-                Kind::ToolCall
+                BlockKind::ToolCall
             }
-            BlockStart::Opaque { dialect, .. } if dialect == NAME => Kind::Opaque,
-            BlockStart::Opaque { .. } => Kind::Unknown,
+            BlockStart::Opaque { dialect, .. } if dialect == NAME => BlockKind::Opaque,
+            BlockStart::Opaque { .. } => BlockKind::Unknown,
         };
-        self.open.push_back(Open {
+        self.open.push_back(OpenBlock {
             number,
             kind,
             start,
@@ -163,23 +163,23 @@ impl StreamWriter {
     }
 
     fn grow_block(&mut self, number: u32, delta: &Delta<'_>, out: &mut Vec<u8>) {
-        // Nearly always the block that is being written, which stands first.
+        // Nearly always the block that is being written, which is first.
         let mut growing = self.open.iter_mut();
         let Some(open) = growing.find(|open| open.number == number && !open.ended) else {
             return;
         };
         let more = match (open.kind, delta) {
-            (Kind::Text, Delta::Text(more))
-            // A provider may send plain text inside reasoning; it is reasoning.
-            | (Kind::Thinking, Delta::Thinking(more) | Delta::Text(more))
-            | (Kind::ToolCall, Delta::ToolArguments(more)) => more,
-            (Kind::Thinking, Delta::Signature(signature)) => {
-                // Clients keep the last one they are told, so it is told once, at the end.
+            (BlockKind::Text, Delta::Text(more))
+            // Providers may send plain text inside a reasoning block.
+            | (BlockKind::Thinking, Delta::Thinking(more) | Delta::Text(more))
+            | (BlockKind::ToolCall, Delta::ToolArguments(more)) => more,
+            (BlockKind::Thinking, Delta::Signature(signature)) => {
+                // Clients keep the last signature, so it is sent once, at the end.
                 open.signature.clear();
                 open.signature.push_str(signature);
                 return;
             }
-            (Kind::Text, Delta::Citation(citation)) => {
+            (BlockKind::Text, Delta::Citation(citation)) => {
                 if let Some(own) = citation.written_by(NAME) {
                     let mut written = br#"{"type":"citations_delta","citation":"#.to_vec();
                     written.extend_from_slice(own.to_string().as_bytes());
@@ -189,15 +189,15 @@ impl StreamWriter {
                 }
                 return;
             }
-            (Kind::Opaque, Delta::Opaque(more)) => {
+            (BlockKind::Opaque, Delta::Opaque(more)) => {
                 open.waiting.push_str(more);
                 return;
             }
-            // A signature elsewhere has no place here: the gateway keeps it by the call's id.
+            // This dialect has no signature on calls. The gateway stores it by the id of the call.
             _ => return,
         };
         if open.head.is_empty() {
-            // It waits for its turn, or is a text block that stayed empty so far.
+            // The block waits, or is a text block that is still empty.
             open.waiting.push_str(more);
             self.proceed(out);
             return;
@@ -212,21 +212,21 @@ impl StreamWriter {
         }
     }
 
-    /// Writes what can be written: the first block as far as it came, and while that is complete,
-    /// the ones behind it.
+    /// Writes as much as possible: the first block, and the next ones after it is complete.
     fn proceed(&mut self, out: &mut Vec<u8>) {
         while let Some(open) = self.open.front_mut() {
-            if open.kind == Kind::Opaque {
+            if open.kind == BlockKind::Opaque {
                 if !open.ended {
                     return;
                 }
                 open.settle();
             }
-            // An empty text block is refused when clients send it back: it waits for its text.
+            // Providers reject empty text blocks that clients send back, so the block waits for
+            // text.
             let writes = match open.kind {
-                Kind::Text => !open.waiting.is_empty(),
-                Kind::Opaque => !open.start.is_empty(),
-                Kind::Unknown => false,
+                BlockKind::Text => !open.waiting.is_empty(),
+                BlockKind::Opaque => !open.start.is_empty(),
+                BlockKind::Unknown => false,
                 _ => true,
             };
             if open.head.is_empty() && writes {
@@ -257,7 +257,7 @@ impl StreamWriter {
     }
 
     fn fail(&mut self, fault: &Fault, out: &mut Vec<u8>) {
-        self.state = State::Ended;
+        self.state = Progress::Ended;
         out.extend_from_slice(&error_event(fault, None));
     }
 
@@ -267,7 +267,7 @@ impl StreamWriter {
                 let fault = Fault::new(FaultKind::Internal, "the provider reported an error");
                 return self.fail(&fault, out);
             }
-            // Several clients take a clean end for a whole answer.
+            // Several clients take a clean end for a complete answer.
             EndReason::Cut => {
                 let fault = Fault::new(FaultKind::Unreachable, "the provider's reply was cut off");
                 return self.fail(&fault, out);
@@ -290,13 +290,13 @@ impl StreamWriter {
         out.extend_from_slice(b"}\n\n");
         open_event("message_stop", out);
         out.extend_from_slice(b"}\n\n");
-        self.state = State::Ended;
+        self.state = Progress::Ended;
     }
 }
 
 impl ReplyWriter for StreamWriter {
     fn push(&mut self, event: &Event<'_>, out: &mut Vec<u8>) {
-        if self.state == State::Ended {
+        if self.state == Progress::Ended {
             return;
         }
         match event {
@@ -307,14 +307,14 @@ impl ReplyWriter for StreamWriter {
             Event::EndExplained(details) => self.details.clone_from(details),
             Event::Fault(fault) => self.fail(fault, out),
             Event::Ended { reason } => self.end(reason, out),
-            // What a provider did to the request stands in the gateway's report: its places are
-            // those of the request it received, not of the client's.
+            // The gateway reports these: the indexes refer to the request that the provider
+            // received, not to the client's.
             Event::MessageStarted { .. } | Event::Transformed { .. } => {}
         }
     }
 
     fn keep_alive(&mut self, out: &mut Vec<u8>) {
-        if self.state != State::Ended {
+        if self.state != Progress::Ended {
             out.extend_from_slice(PING);
         }
     }
@@ -347,9 +347,9 @@ impl ReplyWriter for StreamWriter {
     }
 }
 
-impl Open {
-    /// Makes what opens a block of its JSON, which is whole. As its maker streams it, the input of a
-    /// call is behind that: some clients take it from nowhere else.
+impl OpenBlock {
+    /// Builds the start of a block from its complete JSON. The input of a call follows as a delta,
+    /// because some clients read it only there.
     fn settle(&mut self) {
         let json = std::mem::take(&mut self.waiting);
         let Ok(Value::Object(mut block)) = serde_json::from_str(&json) else {
@@ -367,8 +367,8 @@ impl Open {
 
     fn begin(&mut self, index: u32, out: &mut Vec<u8>) {
         let delta: &[u8] = match self.kind {
-            Kind::Text => br#"{"type":"text_delta","text":""#,
-            Kind::Thinking => br#"{"type":"thinking_delta","thinking":""#,
+            BlockKind::Text => br#"{"type":"text_delta","text":""#,
+            BlockKind::Thinking => br#"{"type":"thinking_delta","thinking":""#,
             _ => br#"{"type":"input_json_delta","partial_json":""#,
         };
         open_event("content_block_delta", &mut self.head);
@@ -396,7 +396,8 @@ impl Open {
     }
 }
 
-/// The lines of an event as far as its name goes: clients skip events that are not named twice.
+/// Writes the lines of an event up to its data. Clients skip events whose name is not in both
+/// places.
 fn open_event(name: &str, out: &mut Vec<u8>) {
     out.extend_from_slice(b"event: ");
     out.extend_from_slice(name.as_bytes());
@@ -419,7 +420,7 @@ fn write_delta(head: &[u8], text: &str, out: &mut Vec<u8>) {
     }
 }
 
-/// Why the model stopped, as JSON already.
+/// Writes the stop reason and its details.
 fn write_stop(reason: &str, details: &EndDetails, object: &mut ObjectWriter<'_>) {
     object.raw("stop_reason", reason.as_bytes());
     object.value("stop_sequence", &details.sequence.as_deref().into());
@@ -432,7 +433,7 @@ fn write_stop(reason: &str, details: &EndDetails, object: &mut ObjectWriter<'_>)
     };
 }
 
-/// What a refusal is about, where this dialect has the word.
+/// The category of a refusal, if this dialect has it.
 pub(super) fn category(details: &EndDetails) -> Option<&str> {
     let category = details.category.as_deref()?;
     CATEGORIES.contains(&category).then_some(category)
@@ -445,7 +446,7 @@ fn write_usage(usage: &Usage, object: &mut ObjectWriter<'_>) {
     write_counts(usage, object.key("usage"));
 }
 
-/// Both counts without which clients fail are always there; the others where they are known.
+/// Writes the token counts. Two of them are always present because clients fail without them.
 fn write_counts(usage: &Usage, out: &mut Vec<u8>) {
     let mut counts = ObjectWriter::new(out);
     counts.count("input_tokens", usage.input.unwrap_or_default());
@@ -467,7 +468,7 @@ fn write_redacted(out: &mut Vec<u8>, data: &str) {
     ObjectWriter::new(out).text("type", "redacted_thinking").text("data", data).end();
 }
 
-/// Writes a block of a whole reply. Answers whether there was anything to write.
+/// Writes a block of a whole reply. Returns whether it wrote anything.
 fn write_block(out: &mut Vec<u8>, block: &Block) -> bool {
     match block {
         Block::Text { text, .. } | Block::Refusal { text } => {
@@ -505,10 +506,10 @@ fn write_block(out: &mut Vec<u8>, block: &Block) -> bool {
     true
 }
 
-/// The one word of this provider's for which the vocabulary has none.
+/// The one stop reason of this provider that is not canonical.
 const COMPACTION: &str = "compaction";
 
-/// Clients run tools because of this word, whatever a provider says of its reasons.
+/// The stop reason. Clients run tools because of `tool_use`, whatever reason the provider gave.
 fn stop_reason(reason: &EndReason, called: bool) -> &str {
     match reason {
         EndReason::Stop | EndReason::ToolCalls if called => "tool_use",
@@ -518,9 +519,9 @@ fn stop_reason(reason: &EndReason, called: bool) -> &str {
         EndReason::Pause => "pause_turn",
         EndReason::Refusal => "refusal",
         EndReason::Other(word) if word == COMPACTION => word,
-        // Clients know the words of their own provider; of another's they would make nothing.
+        // Clients do not know the reasons of other providers.
         EndReason::Other(_) => "end_turn",
-        // A reply with a fault is written as one; this is for none of them.
+        // Replies with a fault are written as errors, so this is not reached.
         EndReason::Failed | EndReason::Cut => "end_turn",
     }
 }

@@ -1,78 +1,68 @@
 //! The Anthropic Messages dialect.
 //!
-//! By way of canonical values:
+//! - `client_request` reads a client's request;
+//! - [`client_stream`] writes a reply for a client, [`client_reply`] its errors and keep-alives;
+//! - `upstream_request` writes a request for a provider, `messages` its conversation;
+//! - [`upstream_reply`] reads a provider's reply, `errors` its errors;
+//! - [`refusal`] recognises errors about thinking;
+//! - [`model_card`] is the model list.
 //!
-//! - `client_request`: a client's request;
-//! - `upstream_request`, `upstream_messages`: a request for a provider;
-//! - [`upstream_reply`], `upstream_parts`, `upstream_error`: a provider's reply, or its error;
-//! - [`client_stream`]: a reply for a client, streamed and whole;
-//! - [`client_reply`]: what we say to a client ourselves: errors and signs of life;
-//! - [`model_card`]: what a server tells of its models.
+//! Passthrough, where client and provider both speak this dialect:
 //!
-//! In place, where client and provider both speak it:
-//!
-//! - [`outline`]: where the parts of a request stand;
-//! - [`settings`]: what it asks for besides its conversation;
-//! - [`rewrite`]: the edits themselves;
-//! - [`prefix`]: what a thinking block was made under;
-//! - [`refusal`]: which of a provider's errors speak of thinking;
-//! - `aside`: what of ours may stand in a reply.
+//! - [`outline`] finds the parts of a request;
+//! - [`settings`] reads its settings;
+//! - [`rewrite`] edits it;
+//! - [`prefix`] hashes the conversation before a thinking block.
 
 use serde_json::Value;
 use throughline_canonical::{Amount, Delta, Effort, Event, Fault, Loss, Lossy, Request};
 
 use super::passthrough::Passthrough;
-use super::profile::Profile;
-use super::{
+use crate::dialects::profile::Profile;
+use crate::dialects::shared::limits::{MAX_EVENT_BYTES, MAX_REPLY_BYTES};
+use crate::dialects::shared::losses::lost_part;
+use crate::dialects::shared::members::{keep_only, read_count};
+use crate::dialects::shared::names;
+use crate::dialects::shared::tool_names::is_plain_name;
+use crate::dialects::{
     ClientDialect, ModelCard, Models, Operation, Outgoing, Refusal, ReplyIdentity, ReplyReader,
-    ReplyWriter, RequestParts, Target, UpstreamDialect, is_plain_name, lost_part, only_members,
-    read_member,
+    ReplyWriter, RequestParts, Target, UpstreamDialect,
 };
 
 pub mod client_reply;
 mod client_request;
 pub mod client_stream;
 mod errors;
-mod inject;
 pub mod model_card;
-pub mod outline;
-pub mod prefix;
+mod passthrough;
 mod profile;
-pub mod refusal;
-pub mod rewrite;
-mod schema;
-pub mod settings;
-mod upstream_messages;
-mod upstream_parts;
 pub mod upstream_reply;
 mod upstream_request;
 
-/// Turns manual thinking into interleaved thinking on older models.
+pub use errors::refusal;
+pub use passthrough::{outline, prefix, rewrite, settings};
+
+/// Enables interleaved thinking on older models with manual thinking.
 pub const BETA_INTERLEAVED: &str = "interleaved-thinking-2025-05-14";
-/// Lets a request say what becomes of thinking that is bound to another conversation.
+/// Lets a request choose what happens to thinking that is bound to another conversation.
 pub const BETA_BINDING_CONTROLS: &str = "thinking-binding-controls-2026-08-01";
-/// The version of the interface that knows temperature and its kin. Later ones refuse them.
+/// The API version that accepts sampling settings. Later versions reject them.
 pub const VERSION_WITH_SAMPLING: &str = "2023-06-01";
 
 /// The dialect's name.
-pub const NAME: &str = "anthropic";
+pub const NAME: &str = names::ANTHROPIC;
 
 const PATH: &str = "/v1/messages";
-/// The longest name of a tool.
-const LONGEST_NAME: usize = 128;
+/// The longest tool name.
+const MAX_TOOL_NAME: usize = 128;
 const PATH_COUNT: &str = "/v1/messages/count_tokens";
-/// What a request for a count may hold.
+/// Members that a request for a token count may have.
 const COUNTED: &[&str] =
     &["model", "messages", "system", "tools", "tool_choice", "thinking", "output_config"];
 
-/// The steps of effort there are.
+/// The effort levels of this dialect.
 const EFFORTS: [Effort; 5] =
     [Effort::Low, Effort::Medium, Effort::High, Effort::XHigh, Effort::Max];
-
-/// The longest event of a reply.
-const LONGEST_EVENT: usize = 16 << 20;
-/// The longest reply that comes whole.
-const LONGEST_REPLY: usize = 64 << 20;
 
 /// The dialect, by way of canonical values.
 #[derive(Clone, Copy, Debug)]
@@ -105,8 +95,8 @@ impl ClientDialect for Anthropic {
 
     fn loss_of(&self, event: &Event<'_>) -> Option<Loss> {
         match event {
-            // Every kind of citation here has members that only its maker can give: places in what
-            // it was sent, and what it encrypted.
+            // Citations of this dialect have members that only the provider can fill: positions in
+            // its input and encrypted data.
             Event::BlockDelta { delta: Delta::Citation(citation), .. }
                 if citation.written_by(NAME).is_none() =>
             {
@@ -141,8 +131,8 @@ impl UpstreamDialect for Anthropic {
 
     fn reply_reader(&self, _: &Target<'_>, streamed: bool) -> Box<dyn ReplyReader> {
         Box::new(match streamed {
-            true => upstream_reply::ReplyReader::events(LONGEST_EVENT).complete(),
-            false => upstream_reply::ReplyReader::whole(LONGEST_REPLY).complete(),
+            true => upstream_reply::ReplyReader::events(MAX_EVENT_BYTES).complete(),
+            false => upstream_reply::ReplyReader::whole(MAX_REPLY_BYTES).complete(),
         })
     }
 
@@ -151,7 +141,7 @@ impl UpstreamDialect for Anthropic {
     }
 
     fn max_tool_name(&self, _: &str, name: &str) -> Option<usize> {
-        (!is_plain_name(name, LONGEST_NAME)).then_some(LONGEST_NAME)
+        (!is_plain_name(name, MAX_TOOL_NAME)).then_some(MAX_TOOL_NAME)
     }
 
     fn refusal(&self, status: u16, body: &[u8]) -> Option<Refusal> {
@@ -182,12 +172,12 @@ impl UpstreamDialect for Anthropic {
         let mut written = upstream_request::write(request, target);
         let outgoing = &mut written.value;
         PATH_COUNT.clone_into(&mut outgoing.path);
-        outgoing.body = only_members(&outgoing.body, COUNTED);
+        outgoing.body = keep_only(&outgoing.body, COUNTED);
         Some(written)
     }
 
     fn read_count(&self, body: &[u8]) -> Option<u64> {
-        read_member(body, "input_tokens")
+        read_count(body, "input_tokens")
     }
 
     fn passthrough(&self) -> &'static dyn Passthrough {
@@ -195,17 +185,17 @@ impl UpstreamDialect for Anthropic {
     }
 }
 
-/// Asks for no thinking but between calls of tools: as good as off, for models that know no other.
+/// Asks for thinking between tool calls only, for models that cannot switch thinking off.
 pub fn think_between_tools(request: &mut Request) {
     upstream_request::think_between_tools(request);
 }
 
-/// Asks the provider to drop thinking that is bound to another conversation, in place of an error.
+/// Asks the provider to drop thinking that is bound to another conversation instead of failing.
 pub fn drop_bound(request: &mut Request) {
     upstream_request::drop_bound(request);
 }
 
-/// Lets a model that thinks by a budget think between calls of tools too; others do as they are.
+/// Enables thinking between tool calls for models with a thinking budget.
 pub fn interleave(request: &Request, outgoing: &mut Outgoing) {
     if !matches!(request.thinking.amount, Some(Amount::Budget { .. })) {
         return;
@@ -220,8 +210,8 @@ pub fn interleave(request: &Request, outgoing: &mut Outgoing) {
     }
 }
 
-/// Reports a loss, unless it was.
-fn lose(losses: &mut Vec<Loss>, loss: Loss) {
+/// Records a loss unless it is there already.
+fn record(losses: &mut Vec<Loss>, loss: Loss) {
     if !losses.contains(&loss) {
         losses.push(loss);
     }

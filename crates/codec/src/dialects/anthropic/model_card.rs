@@ -1,13 +1,13 @@
-//! What a server of this dialect tells of its models: `GET /v1/models/{id}`, or the whole list.
+//! The model list: `GET /v1/models/{id}` and `GET /v1/models`.
 
 use serde_json::{Map, Value, json};
 use throughline_canonical::Fault;
 
 use super::EFFORTS;
-use crate::dialects::model_card::{page_length, place_of};
+use crate::dialects::shared::model_card::{page_length, place_of};
 use crate::dialects::{ModelCard, Models};
 
-/// Reads one model, or the list of them.
+/// Reads one model or a list.
 pub fn read(answer: &Value) -> Vec<ModelCard> {
     match answer.get("data").and_then(Value::as_array) {
         Some(models) => models.iter().filter_map(read_one).collect(),
@@ -15,8 +15,8 @@ pub fn read(answer: &Value) -> Vec<ModelCard> {
     }
 }
 
-/// Writes one model, or the part of the list of them that a query asks for by `limit`, `after_id` and
-/// `before_id`. When a model was made nobody tells us.
+/// Writes one model, or the page of the list that `limit`, `after_id` and `before_id` select. We do
+/// not know when a model was created.
 pub fn write(models: Models<'_>, query: &str) -> Result<Value, Fault> {
     let cards = match models {
         Models::One(card) => return Ok(write_one(card)),
@@ -26,7 +26,7 @@ pub fn write(models: Models<'_>, query: &str) -> Result<Value, Fault> {
     let after = place_of(cards, query, "after_id")?;
     let before = place_of(cards, query, "before_id")?;
     let (page, has_more) = match (after, before) {
-        // The page that ends there, which is followed backwards.
+        // The page before this model; clients follow it backwards.
         (None, Some(before)) => {
             let start = before.saturating_sub(limit);
             (&cards[start..before], start > 0)

@@ -1,22 +1,22 @@
-//! The events of a reply, as they are within. What only a provider can read stays here.
+//! Writes canonical events. Opaque parts are not sent.
 
 use std::borrow::Cow;
 
 use throughline_canonical::{Block, BlockStart, Delta, Event, Reply, Request, Show};
 
-use crate::dialects::openai_chat::client_calls::push_number;
-use crate::dialects::openai_chat::client_reply::KEEP_ALIVE;
+use crate::dialects::shared::keep_alive;
+use crate::dialects::shared::number::write_number;
 use crate::dialects::{ReplyIdentity, ReplyWriter};
 use crate::json::escape_bytes;
 
 /// Writes one reply.
 pub(super) struct Writer {
     id: String,
-    /// The model, as the client calls it.
+    /// The client's name of the model.
     model: String,
-    /// The client wants no reasoning: only what must come back.
+    /// Whether the client wants no reasoning, only signatures.
     hidden: bool,
-    /// Open blocks that nobody is told of, and those whose words nobody is told.
+    /// Open blocks that are hidden, completely or except for their signature.
     untold: Vec<u32>,
     silent: Vec<u32>,
     written: usize,
@@ -41,10 +41,10 @@ impl Writer {
         out.extend_from_slice(b"event: ");
         out.extend_from_slice(name.as_bytes());
         out.extend_from_slice(b"\nid: ");
-        push_number(self.written, out);
+        write_number(self.written, out);
         out.extend_from_slice(b"\ndata: ");
         if !write_words(event, out) {
-            // Writing into memory does not fail, and all of an event has a form.
+            // Writing to memory cannot fail.
             let _ = serde_json::to_writer(&mut *out, event);
         }
         out.extend_from_slice(b"\n\n");
@@ -57,8 +57,8 @@ impl Writer {
         }
     }
 
-    /// Whether a client may see it, and wants to.
-    fn is_told(&mut self, event: &Event<'_>) -> bool {
+    /// Whether the client may and wants to see the event.
+    fn is_visible(&mut self, event: &Event<'_>) -> bool {
         match event {
             Event::BlockStarted { index, block } => {
                 self.untold.retain(|untold| untold != index);
@@ -80,8 +80,8 @@ impl Writer {
     }
 }
 
-/// Writes what a block grew by, which nearly all events tell; by hand, as it is twice as fast. Answers
-/// false, and writes nothing, for any other event.
+/// Writes text deltas, which are nearly all events. Hand-written JSON is twice as fast here.
+/// Returns false, and writes nothing, for other events.
 fn write_words(event: &Event<'_>, out: &mut Vec<u8>) -> bool {
     let Event::BlockDelta { index, delta } = event else {
         return false;
@@ -93,7 +93,7 @@ fn write_words(event: &Event<'_>, out: &mut Vec<u8>) -> bool {
         _ => return false,
     };
     out.extend_from_slice(b"{\"type\":\"block_delta\",\"index\":");
-    push_number(*index as usize, out);
+    write_number(*index as usize, out);
     out.extend_from_slice(b",\"delta\":{\"kind\":\"");
     out.extend_from_slice(kind.as_bytes());
     out.extend_from_slice(b"\",\"value\":\"");
@@ -104,7 +104,7 @@ fn write_words(event: &Event<'_>, out: &mut Vec<u8>) -> bool {
 
 impl ReplyWriter for Writer {
     fn push(&mut self, event: &Event<'_>, out: &mut Vec<u8>) {
-        if self.ended || !self.is_told(event) {
+        if self.ended || !self.is_visible(event) {
             return;
         }
         let name = match event {
@@ -141,7 +141,7 @@ impl ReplyWriter for Writer {
 
     fn keep_alive(&mut self, out: &mut Vec<u8>) {
         if !self.ended {
-            out.extend_from_slice(KEEP_ALIVE);
+            out.extend_from_slice(keep_alive::COMMENT);
         }
     }
 

@@ -1,12 +1,11 @@
-//! The vocabulary itself, as server-sent events: the request that `ndjson` reads too, and the events of a
-//! reply as they are within. No provider speaks it.
+//! The canonical vocabulary as server-sent events: the request of the `ndjson` dialect, and
+//! canonical events as the reply. No provider speaks it.
 
 use throughline_canonical::{Event, Fault, Loss, Lossy, Request};
 
-use super::{
-    ClientDialect, Operation, ReplyIdentity, ReplyWriter, RequestParts, frontend_settings,
-    lost_part, ndjson,
-};
+use crate::dialects::shared::losses::lost_part;
+use crate::dialects::shared::{canonical_request, fault_status};
+use crate::dialects::{ClientDialect, Operation, ReplyIdentity, ReplyWriter, RequestParts};
 
 mod client_reply;
 
@@ -37,7 +36,7 @@ impl ClientDialect for Events {
     }
 
     fn read_request(&self, asked: &RequestParts<'_>) -> Result<Lossy<Request>, Fault> {
-        ndjson::client_request::read(asked.body)
+        canonical_request::read(asked.body)
     }
 
     fn default_show(&self) -> bool {
@@ -48,7 +47,7 @@ impl ClientDialect for Events {
         Box::new(client_reply::Writer::new(request, identity))
     }
 
-    /// Everything has a word here but what has one in another dialect alone.
+    /// Only parts of other dialects are lost.
     fn loss_of(&self, event: &Event<'_>) -> Option<Loss> {
         match event {
             Event::BlockDelta { .. } | Event::EndExplained(_) => None,
@@ -56,10 +55,10 @@ impl ClientDialect for Events {
         }
     }
 
-    /// As the event of a fault that comes later.
+    /// The body is the event of the fault.
     fn write_fault(&self, fault: &Fault, _: &str) -> (u16, Vec<u8>) {
         let event = Event::Fault(fault.clone());
         let body = serde_json::to_vec(&event).unwrap_or_default();
-        (frontend_settings::status(fault.kind), body)
+        (fault_status::status(fault.kind), body)
     }
 }

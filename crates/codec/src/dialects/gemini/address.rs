@@ -1,25 +1,25 @@
-//! The model and the method, which stand in the path and not in the body.
+//! The model and the method in the path.
 
 use throughline_canonical::{Fault, FaultKind};
 
 use super::Variant;
-use crate::dialects::segments::{decode, encode, query_value};
+use crate::dialects::shared::segments::{decode, encode, query_value};
 
-/// What a path asks for.
+/// The method in a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
-    /// An answer in one piece.
+    /// Generate a whole reply.
     Generate,
-    /// An answer as it is written.
+    /// Generate a streamed reply.
     Stream,
-    /// How many tokens the request has.
+    /// Count tokens.
     Count,
 }
 
 impl Method {
     const ALL: [Self; 3] = [Self::Generate, Self::Stream, Self::Count];
 
-    /// The word for it in a path.
+    /// The name of the method in a path.
     pub fn word(self) -> &'static str {
         match self {
             Self::Generate => "generateContent",
@@ -29,10 +29,10 @@ impl Method {
     }
 }
 
-/// Reads a path: the model's name and the method.
+/// Reads a path: the model name and the method.
 ///
-/// `/v1beta/models/{model}:generateContent`, the same under `/v1` or no version at all, and the long
-/// paths of Vertex. What stands before the collection of models does not matter.
+/// Accepts `/v1beta/models/{model}:generateContent`, the same under `/v1` or without a version, and
+/// the long paths of Vertex. The part before the model collection does not matter.
 pub fn read(path: &str) -> Result<(String, Method), Fault> {
     let wrong = |why: &str| Fault::new(FaultKind::NotFound, format!("path: {why}"));
     let (resource, word) =
@@ -41,13 +41,15 @@ pub fn read(path: &str) -> Result<(String, Method), Fault> {
         .into_iter()
         .find(|method| method.word() == word)
         .ok_or_else(|| wrong(&format!("`{word}` is no method that is served")))?;
-    let model = if let Some(model) = behind(resource, "models/") {
+    let model = if let Some(model) = after_collection(resource, "models/") {
         model.to_owned()
     } else {
         // Tuned models and endpoints keep the name of their collection.
         COLLECTIONS
             .into_iter()
-            .find_map(|collection| Some(format!("{collection}{}", behind(resource, collection)?)))
+            .find_map(|collection| {
+                Some(format!("{collection}{}", after_collection(resource, collection)?))
+            })
             .ok_or_else(|| wrong("names no model"))?
     };
     let model = decode(&model);
@@ -57,8 +59,8 @@ pub fn read(path: &str) -> Result<(String, Method), Fault> {
     Ok((model, method))
 }
 
-/// What follows a collection's name where a path segment begins.
-fn behind<'a>(resource: &'a str, collection: &str) -> Option<&'a str> {
+/// The text after the name of a collection, at the start of a path segment.
+fn after_collection<'a>(resource: &'a str, collection: &str) -> Option<&'a str> {
     if let Some(rest) = resource.strip_prefix(collection) {
         return Some(rest);
     }
@@ -73,7 +75,7 @@ fn behind<'a>(resource: &'a str, collection: &str) -> Option<&'a str> {
     None
 }
 
-/// The key that a query carries, if it does.
+/// The API key in a query.
 pub fn key(query: &str) -> Option<String> {
     query_value(query, "key")
 }
@@ -85,14 +87,14 @@ pub fn wants_events(query: &str) -> bool {
         .any(|pair| matches!(pair.split_once('='), Some(("alt" | "$alt" | "%24alt", "sse"))))
 }
 
-/// Collections whose names stand before the model's.
+/// Collections whose names are part of the model name.
 const COLLECTIONS: [&str; 2] = ["tunedModels/", "endpoints/"];
 
-/// Writes the path for a model, whose name stays one segment of it.
+/// Writes the path for a model, whose name stays one segment.
 ///
-/// On Vertex a bare name goes behind a base address that ends in the project and the location (or in
-/// the version, where a key stands for the project); a name that begins with `projects/` is whole, and
-/// one with `publishers/` has several segments too.
+/// On Vertex, a bare name follows a base address that ends in the project and the location (or in
+/// the version, if a key stands for the project). A name that starts with `projects/` is complete,
+/// and one with `publishers/` has several segments.
 pub fn write(model: &str, method: Method, variant: Variant) -> String {
     let name = model.strip_prefix('/').unwrap_or(model);
     let name = name.strip_prefix("models/").unwrap_or(name);

@@ -1,7 +1,7 @@
-//! Our reply to a client: pieces as events or as one growing list, or a whole.
+//! Writes a reply for a client: chunks as events or as one growing list, or whole.
 //!
-//! The clients of this dialect are strict about framing: no comments, no names of events, a space
-//! behind `data:`, nothing at the end. So a sign of life is a piece that says nothing.
+//! Clients are strict about framing: no comments, no event names, a space after `data:`, nothing at
+//! the end. So a keep-alive is a blank line.
 
 use serde_json::{Map, Value, json};
 use throughline_canonical::{
@@ -9,59 +9,58 @@ use throughline_canonical::{
     Request, Source, Usage,
 };
 
-use super::contents::{call_into, text_part};
 use super::grounding::Grounding;
+use super::upstream_request::contents::{call_into, text_part};
 use super::{EXTRA_FRAMING, NAME, REFUSALS, REFUSED, counts_tokens, errors, quote_into};
 use crate::dialects::{ReplyIdentity, ReplyWriter};
 use crate::json::{Kind, escape, validate};
 
 const HEAD: &str = r#"{"candidates":[{"content":{"parts":["#;
 
-/// A sign of life between events: blank lines. Google's client for Python breaks at a comment, and both
-/// of its clients keep an empty part as part of the conversation, or the whole turn out of it where a
-/// piece has none.
+/// A keep-alive between events: blank lines. Google's Python client fails on a comment. Both of its
+/// clients keep an empty part in the conversation, or drop the turn if a chunk has no parts.
 pub(super) const KEEP_ALIVE: &[u8] = b"\n\n";
 
-/// What a client reads where reasoning is there and cannot be shown.
+/// Shown in place of hidden reasoning.
 const HIDDEN: &str = "[Some reasoning was hidden for safety reasons]";
 
 /// Writes one reply.
 #[derive(Debug)]
 pub struct Writer {
-    /// What stands behind the candidates of every piece.
+    /// The bytes after the candidates of every chunk.
     tail: String,
-    /// Where a piece is put together; kept for its memory.
+    /// Buffer for a chunk.
     piece: String,
     framing: Framing,
     counts_tokens: bool,
-    open: Vec<(u32, Open)>,
+    open: Vec<(u32, OpenBlock)>,
     usage: Usage,
-    /// How many bytes of the answer were written, and what it refers to.
+    /// Number of bytes of the answer so far, and its sources.
     said: usize,
-    /// Thoughts were written.
+    /// Whether thoughts were written.
     thought: bool,
     grounding: Grounding,
     details: EndDetails,
-    /// A fault was written, or the end.
+    /// Whether a fault or the end was written.
     ended: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Framing {
     Events,
-    /// One list, which nothing was written of so far, or something.
+    /// One list; whether something of it was written.
     List {
         begun: bool,
     },
 }
 
 #[derive(Debug)]
-enum Open {
+enum OpenBlock {
     Text {
         signature: String,
-        /// All of it: what refers to a source is told by its bytes.
+        /// All of it: sources refer to bytes of the text.
         text: String,
-        /// How many bytes of the answer stand before it.
+        /// Number of bytes of the answer before it.
         before: usize,
         citations: Vec<Citation>,
     },
@@ -75,14 +74,14 @@ enum Open {
         signature: String,
     },
     Opaque {
-        /// It is of this dialect.
+        /// Whether it belongs to this dialect.
         own: bool,
         value: String,
     },
 }
 
 impl Writer {
-    /// A writer of the reply to this request.
+    /// Creates a writer for the reply to this request.
     pub fn new(request: &Request, identity: &ReplyIdentity) -> Self {
         let mut tail = String::from("\"modelVersion\":");
         quote_into(&request.model, &mut tail);
@@ -106,7 +105,7 @@ impl Writer {
         }
     }
 
-    /// Begins a piece with what its framing wants before it.
+    /// Starts a chunk.
     fn begin(&mut self) {
         self.piece.clear();
         self.piece.push_str(match &mut self.framing {
@@ -119,7 +118,7 @@ impl Writer {
         });
     }
 
-    /// Ends a piece, whose JSON is complete.
+    /// Ends a chunk whose JSON is complete.
     fn send(&mut self, out: &mut Vec<u8>) {
         if self.framing == Framing::Events {
             self.piece.push_str("\n\n");
@@ -127,7 +126,7 @@ impl Writer {
         out.extend_from_slice(self.piece.as_bytes());
     }
 
-    /// Ends a piece that holds parts.
+    /// Ends a chunk with parts.
     fn send_parts(&mut self, out: &mut Vec<u8>) {
         self.piece.push_str(r#"],"role":"model"},"index":0}],"#);
         self.piece.push_str(&self.tail);
@@ -160,7 +159,7 @@ impl Writer {
                 self.text(text, false, out);
                 let before = self.said;
                 self.said += text.len();
-                Open::Text {
+                OpenBlock::Text {
                     signature: String::new(),
                     text: text.clone().into_owned(),
                     before,
@@ -169,22 +168,22 @@ impl Writer {
             }
             BlockStart::Thinking { text, signature } => {
                 self.text(text, true, out);
-                Open::Thinking { signature: signature.clone().into_owned() }
+                OpenBlock::Thinking { signature: signature.clone().into_owned() }
             }
-            // Its data rides where a signature does, so that it comes back.
+            // Its data is sent as a signature, so that it comes back.
             BlockStart::Redacted { data } => {
                 self.part(&hidden_part(data, self.thought), out);
                 self.thought = true;
                 return;
             }
-            BlockStart::ToolCall { id, name } => Open::Call {
+            BlockStart::ToolCall { id, name } => OpenBlock::Call {
                 id: id.clone().into_owned(),
                 name: name.clone().into_owned(),
                 arguments: String::new(),
                 signature: String::new(),
             },
             BlockStart::Opaque { dialect, .. } => {
-                Open::Opaque { own: dialect == NAME, value: String::new() }
+                OpenBlock::Opaque { own: dialect == NAME, value: String::new() }
             }
         };
         self.open.push((index, open));
@@ -196,29 +195,31 @@ impl Writer {
             return;
         };
         match (open, delta) {
-            (Open::Text { text, .. }, Delta::Text(more)) => {
+            (OpenBlock::Text { text, .. }, Delta::Text(more)) => {
                 text.push_str(more);
                 self.said += more.len();
                 self.text(more, false, out);
             }
-            (Open::Text { citations, .. }, Delta::Citation(citation)) => {
+            (OpenBlock::Text { citations, .. }, Delta::Citation(citation)) => {
                 citations.push((**citation).clone());
             }
-            // Plain text inside reasoning is reasoning.
-            (Open::Thinking { .. }, Delta::Thinking(text) | Delta::Text(text)) => {
+            // Providers may send plain text inside a reasoning block.
+            (OpenBlock::Thinking { .. }, Delta::Thinking(text) | Delta::Text(text)) => {
                 self.text(text, true, out);
             }
-            (Open::Call { arguments, .. }, Delta::ToolArguments(more)) => arguments.push_str(more),
+            (OpenBlock::Call { arguments, .. }, Delta::ToolArguments(more)) => {
+                arguments.push_str(more)
+            }
             (
-                Open::Text { signature, .. }
-                | Open::Thinking { signature }
-                | Open::Call { signature, .. },
+                OpenBlock::Text { signature, .. }
+                | OpenBlock::Thinking { signature }
+                | OpenBlock::Call { signature, .. },
                 Delta::Signature(mark),
             ) => {
                 signature.clear();
                 signature.push_str(mark);
             }
-            (Open::Opaque { own: true, value }, Delta::Opaque(more)) => value.push_str(more),
+            (OpenBlock::Opaque { own: true, value }, Delta::Opaque(more)) => value.push_str(more),
             _ => {}
         }
     }
@@ -231,24 +232,24 @@ impl Writer {
         self.write_end(&open, out);
     }
 
-    fn write_end(&mut self, open: &Open, out: &mut Vec<u8>) {
+    fn write_end(&mut self, open: &OpenBlock, out: &mut Vec<u8>) {
         let mut part = String::new();
-        if let Open::Text { text, before, citations, .. } = open
+        if let OpenBlock::Text { text, before, citations, .. } = open
             && !citations.is_empty()
         {
             self.grounding.add(text, *before, citations);
         }
         match open {
-            Open::Text { signature, .. } if !signature.is_empty() => {
+            OpenBlock::Text { signature, .. } if !signature.is_empty() => {
                 part = text_part("", Some(signature), false);
             }
-            Open::Thinking { signature } if !signature.is_empty() => {
+            OpenBlock::Thinking { signature } if !signature.is_empty() => {
                 part = text_part("", Some(signature), true);
             }
-            Open::Call { id, name, arguments, signature } => {
+            OpenBlock::Call { id, name, arguments, signature } => {
                 call_into(id, name, arguments, Some(signature), &mut part);
             }
-            Open::Opaque { value, .. } if is_object(value) => {
+            OpenBlock::Opaque { value, .. } if is_object(value) => {
                 part = value.replace(['\n', '\r'], " ");
             }
             _ => {}
@@ -266,7 +267,7 @@ impl Writer {
             }
             _ => {}
         }
-        // What nobody ended is complete all the same.
+        // Blocks without an end are complete too.
         for (_, open) in std::mem::take(&mut self.open) {
             self.write_end(&open, out);
         }
@@ -324,7 +325,7 @@ impl ReplyWriter for Writer {
         }
         match self.framing {
             Framing::Events => out.extend_from_slice(KEEP_ALIVE),
-            // White space in a list is nothing to anybody.
+            // White space in a list is ignored.
             Framing::List { .. } => out.push(b'\n'),
         }
     }
@@ -393,14 +394,14 @@ fn thinks(block: &Block) -> bool {
     }
 }
 
-/// A part that stands for reasoning nobody can read. Clients join the texts of parts, so the breaks
-/// around it are in this one: others are bound to theirs.
+/// A part for encrypted reasoning. Clients concatenate the texts of parts, so the separators are in
+/// this part.
 fn hidden_part(data: &str, thought: bool) -> String {
     let before = if thought { "\n\n" } else { "" };
     text_part(&format!("{before}{HIDDEN}\n\n"), Some(data), true)
 }
 
-/// A part of a whole reply. `thought` says whether thoughts stand before it.
+/// A part of a whole reply. `thought` means that thoughts precede it.
 fn whole_part(block: &Block, thought: bool) -> Option<String> {
     let inline = |source: &Source| match source {
         Source::Base64 { media_type, data } => {
@@ -432,7 +433,7 @@ fn whole_part(block: &Block, thought: bool) -> Option<String> {
     }
 }
 
-/// The finish reason, with words beside it where the provider has none that fits.
+/// Writes the finish reason, with a message if the dialect has no matching reason.
 fn finish_into(reason: &EndReason, details: &EndDetails, json: &mut String) {
     let (word, message) = match reason {
         EndReason::Stop | EndReason::StopSequence | EndReason::ToolCalls => ("STOP", None),
@@ -459,17 +460,17 @@ fn finish_into(reason: &EndReason, details: &EndDetails, json: &mut String) {
     }
 }
 
-/// What a refusal is about, where this dialect has the word.
+/// The category of a refusal, if this dialect has it.
 pub(super) fn category(details: &EndDetails) -> Option<&'static str> {
     let category = details.category.as_deref()?;
     REFUSALS.into_iter().find(|known| *known == category)
 }
 
-/// Reasons that only this dialect has a word for.
+/// Finish reasons that only this dialect has.
 const FINISH_REASONS: [&str; 5] =
     ["OTHER", "LANGUAGE", "TOO_MANY_TOOL_CALLS", "NO_IMAGE", "IMAGE_OTHER"];
 
-/// All input tokens, however they were read.
+/// All input tokens, cached or not.
 fn prompt(usage: &Usage) -> Option<u64> {
     [usage.input, usage.cache_read, usage.cache_write]
         .into_iter()
@@ -477,7 +478,7 @@ fn prompt(usage: &Usage) -> Option<u64> {
         .reduce(u64::saturating_add)
 }
 
-/// Counts as this dialect means them: the prompt with what was cached, candidates without thoughts.
+/// Token counts of this dialect: the prompt includes cached tokens, candidates exclude thoughts.
 fn usage(usage: &Usage) -> Option<Map<String, Value>> {
     if *usage == Usage::default() {
         return None;

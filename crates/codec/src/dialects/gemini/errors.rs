@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 use throughline_canonical::{Fault, FaultKind};
 
-use crate::dialects::error_codes;
+use crate::dialects::shared::error_codes;
 
 const RETRY: &str = "type.googleapis.com/google.rpc.RetryInfo";
 
@@ -24,7 +24,7 @@ pub(crate) fn value(fault: &Fault) -> Value {
     json!({"error": error})
 }
 
-/// Reads an error that came in place of a reply.
+/// Reads an error that arrives instead of a reply.
 pub fn read(status: u16, body: &[u8]) -> Fault {
     let kind = kind_of_code(status);
     let found =
@@ -43,7 +43,7 @@ pub fn read(status: u16, body: &[u8]) -> Fault {
     })
 }
 
-/// Reads an error object, or the list it stands in. `kind` is for one that does not say its own.
+/// Reads an error object, or the list that contains it. `kind` is the default.
 pub(crate) fn read_value(value: &Value, kind: FaultKind) -> Option<Fault> {
     let value = value.as_array().and_then(|list| list.first()).unwrap_or(value);
     let error = value.get("error")?;
@@ -51,7 +51,7 @@ pub(crate) fn read_value(value: &Value, kind: FaultKind) -> Option<Fault> {
     let word = error.get("status").and_then(Value::as_str);
     let of_code = code.map(|code| kind_of_code(u16::try_from(code).unwrap_or(500)));
     let kind = match (word.and_then(kind_of_status), of_code) {
-        // The words have none of their own for these.
+        // The dialect has no status words for these.
         (Some(FaultKind::Invalid), Some(FaultKind::TooLarge)) => FaultKind::TooLarge,
         (Some(FaultKind::Overloaded), Some(FaultKind::Unreachable)) => FaultKind::Unreachable,
         (said, of_code) => said.or(of_code).unwrap_or(kind),
@@ -60,13 +60,13 @@ pub(crate) fn read_value(value: &Value, kind: FaultKind) -> Option<Fault> {
         Value::String(message) => message,
         _ => error.get("message").and_then(Value::as_str).unwrap_or("the provider failed"),
     };
-    let mut fault = error_codes::told(Fault::new(kind, message), None);
+    let mut fault = error_codes::with_code(Fault::new(kind, message), None);
     for detail in error.get("details").and_then(Value::as_array).into_iter().flatten() {
         let text = |key: &str| detail.get(key).and_then(Value::as_str);
         if let Some(delay) = text("retryDelay").and_then(seconds) {
             fault.retry_after = Some(delay);
         }
-        // A wrong key is told as a wrong argument.
+        // An invalid key is reported as an invalid argument.
         if text("reason") == Some("API_KEY_INVALID") {
             fault.kind = FaultKind::Unauthenticated;
         }
@@ -74,7 +74,7 @@ pub(crate) fn read_value(value: &Value, kind: FaultKind) -> Option<Fault> {
     Some(fault)
 }
 
-/// The seconds in `3s` or `1.5s`, rounded up.
+/// Parses the seconds in `3s` or `1.5s`, rounded up.
 fn seconds(delay: &str) -> Option<u64> {
     let seconds: f64 = delay.strip_suffix('s')?.parse().ok()?;
     (0.0..1e9).contains(&seconds).then(|| seconds.ceil() as u64)

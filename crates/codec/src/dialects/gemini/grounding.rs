@@ -1,6 +1,6 @@
-//! What the answer refers to (`groundingMetadata`), both ways.
+//! Citations (`groundingMetadata`), both ways.
 //!
-//! Here the places are bytes of the answer's text, however many parts it comes in; elsewhere they are
+//! Positions are bytes of the whole answer here, across all parts. Canonical positions are
 //! characters of a block.
 
 use std::collections::HashMap;
@@ -10,16 +10,16 @@ use throughline_canonical::{Citation, Verbatim};
 
 use super::{NAME, names};
 
-/// A source, and which bytes of the answer refer to it.
+/// A source, and the bytes of the answer that refer to it.
 #[derive(Debug)]
 pub(crate) struct Grounded {
     citation: Citation,
-    /// From the first, up to the second; and the words there, if they were told.
+    /// The half-open byte range, and the text there, if known.
     segment: Option<(usize, usize, Option<String>)>,
 }
 
-/// Reads the metadata of a candidate: every source as often as it is referred to. Both members that
-/// tell of sources are rare, so they are read as trees.
+/// Reads the metadata of a candidate: every source as often as it is cited. The metadata are rare,
+/// so trees are fine.
 pub(crate) fn read(json: &[u8]) -> Vec<Grounded> {
     let Ok(metadata) = serde_json::from_slice::<Value>(json) else {
         return Vec::new();
@@ -42,7 +42,7 @@ pub(crate) fn read(json: &[u8]) -> Vec<Grounded> {
     }
     let unused = chunks.iter().zip(used).filter(|(_, used)| !used);
     all.extend(unused.map(|(chunk, _)| Grounded { citation: source(chunk), segment: None }));
-    // Where the model recites, `citationMetadata` says what.
+    // `citationMetadata` lists recited sources.
     let recited = list(&metadata, "citationSources").iter();
     for cited in recited.chain(list(&metadata, "citations")) {
         let text = |key: &str| member(cited, key).and_then(Value::as_str).map(str::to_owned);
@@ -74,7 +74,7 @@ fn segment(value: &Value) -> (usize, usize, Option<String>) {
     (at("startIndex"), at("endIndex"), words.map(str::to_owned))
 }
 
-/// What is said of a source. One of the web with nothing but its address and title needs no more.
+/// Reads a source. A web source with an address and a title is complete.
 fn source(chunk: &Value) -> Citation {
     let kinds = chunk.as_object().into_iter().flatten();
     let (web, kind) = match member(chunk, "web") {
@@ -88,7 +88,7 @@ fn source(chunk: &Value) -> Citation {
     let plain = web && kind.and_then(Value::as_object).is_some_and(|web| web.len() <= 2);
     let url = text("uri");
     Citation {
-        // A source without a title is told under its address.
+        // A source without a title repeats its address as the title.
         title: text("title").filter(|title| url.as_ref() != Some(title)),
         url,
         quote: text("text"),
@@ -99,14 +99,14 @@ fn source(chunk: &Value) -> Citation {
 }
 
 impl Grounded {
-    /// What tells it from others.
+    /// A key that identifies it.
     pub(crate) fn key(&self) -> String {
         let at = self.segment.as_ref().map(|(start, end, _)| (start, end));
         let verbatim = self.citation.verbatim.as_ref().map(|own| &own.value);
         json!([self.citation.url, self.citation.title, at, verbatim]).to_string()
     }
 
-    /// Whether it belongs to a text that stands behind so many bytes of the answer, or to all of it.
+    /// Whether it belongs to a text at this byte offset, or to the whole answer.
     pub(crate) fn is_of(&self, text: &str, before: usize) -> bool {
         match &self.segment {
             Some((start, end, _)) => *start >= before && *end <= before.saturating_add(text.len()),
@@ -115,8 +115,8 @@ impl Grounded {
     }
 }
 
-/// The citations of a text that stands behind so many bytes of the answer. A place is told only where
-/// the words are those that were told of it: it may be that of a part, or of nothing we have.
+/// The citations of a text at this byte offset. A range is kept only if the text there matches,
+/// because it may refer to a part or to something we do not have.
 pub(crate) fn cite(all: Vec<Grounded>, text: &str, before: usize) -> Vec<Citation> {
     let place = |grounded: &Grounded| {
         let (start, end, words) = grounded.segment.as_ref()?;
@@ -151,18 +151,18 @@ pub(crate) fn cite(all: Vec<Grounded>, text: &str, before: usize) -> Vec<Citatio
     .collect()
 }
 
-/// What is written of sources, which is one for the whole answer.
+/// The sources of an answer, as they are written.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Grounding {
     chunks: Vec<Value>,
     supports: Vec<Value>,
-    /// Where a chunk stands, by its JSON.
+    /// Index of a chunk, by its JSON.
     known: HashMap<String, usize>,
 }
 
 impl Grounding {
-    /// Adds what a text refers to that stands behind so many bytes of the answer. A source that only
-    /// another dialect can tell is left out.
+    /// Adds the citations of a text at this byte offset. Sources that only another dialect can
+    /// express are left out.
     pub(crate) fn add(&mut self, text: &str, before: usize, citations: &[Citation]) {
         let spans = citations.iter().filter_map(|citation| citation.span);
         let mut at: Vec<u64> = spans.flat_map(|(start, end)| [start, end]).collect();
@@ -176,7 +176,7 @@ impl Grounding {
                 bytes.insert(count, place);
             }
         }
-        // Behind its end nothing refers to anything.
+        // Positions after the end of the text mean its end.
         let place = |at: u64| bytes.get(&at).copied().unwrap_or(text.len());
         for citation in citations {
             let chunk = match (citation.written_by(NAME), &citation.url) {
@@ -217,7 +217,8 @@ impl Grounding {
         index
     }
 
-    /// Writes it as a member of a candidate, with a comma behind it; nothing, where there is nothing.
+    /// Writes the metadata as a member of a candidate, with a comma after it; nothing if it is
+    /// empty.
     pub(crate) fn write_into(&self, json: &mut String) {
         if !self.chunks.is_empty() {
             let metadata =

@@ -1,65 +1,50 @@
-//! The Gemini dialect (`generateContent`), as clients speak it and as providers do.
+//! The Gemini dialect (`generateContent`).
 //!
-//! - [`client_request`]: a client's request, with [`parts`] for what stands in its contents and
-//!   [`settings`] for all around them;
-//! - [`client_reply`]: our reply to it, streamed as events or as one growing list, or whole;
-//! - [`upstream_request`]: a request to a provider, with [`contents`] for the conversation;
-//! - [`upstream_reply`]: a provider's reply, with [`chunk`] for one piece of it, [`objects`] for
-//!   pieces that come without events around them, [`partial_arguments`] for calls that come in
-//!   pieces, [`cumulative`] for providers that repeat themselves, `repeats` for calls told twice,
-//!   `counts` and `finish` for what they took and why they end;
-//! - `grounding`: what the answer refers to, both ways;
-//! - [`address`]: the model and the method, which stand in the path;
-//! - [`names`]: members in either spelling;
-//! - [`schema`]: the provider's own kind of schema, as JSON Schema;
-//! - [`fault`]: errors, both ways;
-//! - [`model_card`]: what a server tells of its models.
-//! - `outline`, `aside`: requests and replies that pass in place.
+//! - `client_request` reads a client's request, `client_reply` writes the reply: streamed as events or
+//!   as one growing list, or whole;
+//! - `upstream_request` writes a request for a provider, `upstream_reply` reads the reply;
+//! - `passthrough`: requests and replies that pass through;
+//! - `grounding`, `errors`: citations and errors, both ways;
+//! - [`address`]: the model and the method in the path;
+//! - `names`: members in either spelling;
+//! - [`model_card`]: the model list.
 
 use serde_json::Value;
 use throughline_canonical::{Event, Fault, Loss, Lossy, Request};
 
 use super::passthrough::Passthrough;
-use super::profile::Profile;
-use super::{
-    ClientDialect, ModelCard, Models, Operation, Outgoing, Refusal, RefusalKind, ReplyIdentity,
-    ReplyReader, ReplyWriter, RequestParts, Target, UpstreamDialect, bearer, forget, lost_part,
-    read_member,
+use crate::dialects::profile::Profile;
+use crate::dialects::shared::key_header::bearer;
+use crate::dialects::shared::losses::lost_part;
+use crate::dialects::shared::members::{read_count, remove_own};
+use crate::dialects::shared::names::GEMINI;
+use crate::dialects::shared::refusal;
+use crate::dialects::{
+    ClientDialect, ModelCard, Models, Operation, Outgoing, Refusal, ReplyIdentity, ReplyReader,
+    ReplyWriter, RequestParts, Target, UpstreamDialect,
 };
 use crate::json::{Kind, escape, validate};
 use address::Method;
 
 pub mod address;
-pub mod chunk;
 pub mod client_reply;
 pub mod client_request;
-pub mod contents;
-pub mod cumulative;
 pub mod errors;
-mod finish_reason;
 mod grounding;
-mod inject;
 pub mod model_card;
 pub mod names;
-pub mod objects;
-mod outline;
-pub mod partial_arguments;
-pub mod parts;
+mod passthrough;
 mod profile;
-mod repeats;
-pub mod schema;
-pub mod settings;
 pub mod upstream_reply;
 pub mod upstream_request;
-mod usage;
 
 #[cfg(test)]
 mod tests;
 
-/// Why a reply ends that was refused, where nothing more is said.
+/// The finish reason of a refusal without details.
 const REFUSED: &str = "SAFETY";
 
-/// Refusals of a kind.
+/// Finish reasons that name the category of a refusal.
 const REFUSALS: [&str; 7] = [
     "RECITATION",
     "BLOCKLIST",
@@ -71,19 +56,19 @@ const REFUSALS: [&str; 7] = [
 ];
 
 /// The dialect's name, also of what only it has a word for.
-pub const NAME: &str = "gemini";
+pub const NAME: &str = GEMINI;
 
-/// The longest name of a tool.
-const LONGEST_NAME: usize = 64;
+/// The longest tool name.
+const MAX_TOOL_NAME: usize = 64;
 
-/// In `extra`: how a streamed reply is framed. Absent for events, `"json"` for one growing list.
+/// In `extra`: the framing of a streamed reply. Absent for events, `"json"` for one growing list.
 pub const EXTRA_FRAMING: &str = "alt";
 
-/// In `extra`: what is asked for, where that is no answer. Absent, or `"countTokens"`.
+/// In `extra`: the method. Absent, or `"countTokens"`.
 pub const EXTRA_METHOD: &str = "method";
 
-/// What stands for the signature of a call that was made elsewhere. Newer models refuse the first
-/// call of a step without any; clients that lost a signature send it too.
+/// The signature for a call whose real signature is unknown. Newer models reject the first call of
+/// a step without a signature. Clients that lost a signature send this too.
 pub const SKIP_SIGNATURE: &str = "skip_thought_signature_validator";
 
 /// The dialect.
@@ -114,7 +99,7 @@ impl ClientDialect for Gemini {
     }
 
     fn forget_own_members(&self, request: &mut Request) {
-        forget(request, NAME, &[EXTRA_FRAMING, EXTRA_METHOD]);
+        remove_own(request, NAME, &[EXTRA_FRAMING, EXTRA_METHOD]);
     }
 
     fn wants_signed_calls(&self) -> bool {
@@ -150,19 +135,6 @@ impl ClientDialect for Gemini {
     }
 }
 
-/// What an error says of what the model signed, by its words alone: servers in between pass them on.
-pub(super) fn refused_signature(message: &str) -> Option<RefusalKind> {
-    let message = message.to_ascii_lowercase();
-    let signed = ["thought signature", "thought_signature"];
-    if !signed.iter().any(|words| message.contains(words)) {
-        return None;
-    }
-    Some(match message.contains("is missing a") {
-        true => RefusalKind::MissingThinking,
-        false => RefusalKind::Signature,
-    })
-}
-
 impl UpstreamDialect for Gemini {
     fn name(&self) -> &'static str {
         NAME
@@ -192,13 +164,13 @@ impl UpstreamDialect for Gemini {
         let takes = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.:".contains(&byte);
         let begins = |first: char| first.is_ascii_alphabetic() || first == '_';
         let good =
-            name.len() <= LONGEST_NAME && name.starts_with(begins) && name.bytes().all(takes);
-        (!good).then_some(LONGEST_NAME)
+            name.len() <= MAX_TOOL_NAME && name.starts_with(begins) && name.bytes().all(takes);
+        (!good).then_some(MAX_TOOL_NAME)
     }
 
     fn refusal(&self, status: u16, body: &[u8]) -> Option<Refusal> {
         let message = errors::read(status, body).message;
-        refused_signature(&message).filter(|_| status == 400).map(Refusal::from)
+        refusal::in_gemini_text(&message).filter(|_| status == 400).map(Refusal::from)
     }
 
     fn names_model_in_path(&self) -> bool {
@@ -233,7 +205,7 @@ impl UpstreamDialect for Gemini {
     }
 
     fn read_count(&self, body: &[u8]) -> Option<u64> {
-        read_member(body, "totalTokens")
+        read_count(body, "totalTokens")
     }
 
     fn passthrough(&self) -> &'static dyn Passthrough {
@@ -241,17 +213,17 @@ impl UpstreamDialect for Gemini {
     }
 }
 
-/// What a target's variant says: words, separated by anything that is no letter.
+/// The variant of a target: words separated by non-letters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Variant {
-    /// Vertex, whose paths differ.
+    /// Vertex, which has other paths.
     pub vertex: bool,
-    /// A provider whose pieces repeat all that was said before.
+    /// The provider repeats the answer in every chunk.
     pub cumulative: bool,
 }
 
 impl Variant {
-    /// Reads the words.
+    /// Parses the words.
     pub fn read(words: &str) -> Self {
         let has = |wanted: &str| {
             words
@@ -262,38 +234,38 @@ impl Variant {
     }
 }
 
-/// Whether a request is for a count of tokens and not for an answer.
+/// Whether a request counts tokens.
 pub(crate) fn counts_tokens(request: &Request) -> bool {
     let extra = request.extra.get(NAME);
     extra.and_then(|extra| extra.get(EXTRA_METHOD)?.as_str()) == Some("countTokens")
 }
 
-/// Tells a loss, once however often it comes.
-pub(crate) fn tell(losses: &mut Vec<Loss>, loss: Loss) {
+/// Records a loss unless it is there already.
+pub(crate) fn record(losses: &mut Vec<Loss>, loss: Loss) {
     if !losses.contains(&loss) {
         losses.push(loss);
     }
 }
 
-/// Tells that a part of a request was left out.
+/// Records an omitted part.
 pub(crate) fn omit(losses: &mut Vec<Loss>, part: &'static str, reason: &'static str) {
-    tell(losses, Loss::PartOmitted { part: part.into(), reason });
+    record(losses, Loss::PartOmitted { part: part.into(), reason });
 }
 
-/// Tells that a setting was changed.
+/// Records an adapted setting.
 pub(crate) fn adapt(losses: &mut Vec<Loss>, setting: &'static str, reason: &'static str) {
-    tell(losses, Loss::SettingAdapted { setting, reason });
+    record(losses, Loss::SettingAdapted { setting, reason });
 }
 
-/// Writes a text as a JSON string.
+/// Appends a JSON string.
 pub(crate) fn quote_into(text: &str, out: &mut String) {
     out.push('"');
     escape(text, out);
     out.push('"');
 }
 
-/// Writes a call's arguments as an object on one line. Answers false where they are none and stand
-/// wrapped as `{"arguments": "..."}`.
+/// Writes arguments as an object on one line. Returns false if they are not an object; then they
+/// are wrapped as `{"arguments": "..."}`.
 pub(crate) fn arguments_into(arguments: &str, out: &mut String) -> bool {
     let trimmed = arguments.trim();
     if trimmed.is_empty() {
@@ -306,7 +278,7 @@ pub(crate) fn arguments_into(arguments: &str, out: &mut String) -> bool {
         out.push('}');
         return false;
     }
-    // A line end inside JSON stands between its words, and would end the event it is sent in.
+    // Line ends in JSON are white space, but would end the event.
     let mut rest = trimmed;
     while let Some(at) = memchr::memchr2(b'\n', b'\r', rest.as_bytes()) {
         out.push_str(&rest[..at]);
@@ -317,7 +289,7 @@ pub(crate) fn arguments_into(arguments: &str, out: &mut String) -> bool {
     true
 }
 
-/// Arguments that nest deeper would be refused by whoever reads them.
+/// Readers reject arguments with deeper nesting.
 const ARGUMENTS_DEPTH: usize = 100;
 
 #[cfg(test)]

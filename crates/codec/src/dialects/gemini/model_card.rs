@@ -1,12 +1,12 @@
-//! What a server of this dialect tells of its models: `GET /v1beta/models`, or one of them.
+//! The model list: `GET /v1beta/models`, or one model of it.
 
 use serde_json::{Value, json};
 use throughline_canonical::Fault;
 
-use crate::dialects::model_card::{page_length, place_of};
+use crate::dialects::shared::model_card::{page_length, place_of};
 use crate::dialects::{ModelCard, Models};
 
-/// Reads one model, or the list of them.
+/// Reads one model or a list.
 pub fn read(answer: &Value) -> Vec<ModelCard> {
     match answer.get("models").and_then(Value::as_array) {
         Some(models) => models.iter().filter_map(read_one).collect(),
@@ -14,8 +14,8 @@ pub fn read(answer: &Value) -> Vec<ModelCard> {
     }
 }
 
-/// Writes one model, or the part of the list of them that a query asks for by `pageSize` and
-/// `pageToken`. A token is the name of the last model that was told.
+/// Writes one model, or the page of the list that `pageSize` and `pageToken` select. A token is the
+/// name of the last model of the previous page.
 pub fn write(models: Models<'_>, query: &str) -> Result<Value, Fault> {
     let cards = match models {
         Models::One(card) => return Ok(write_one(card)),
@@ -23,7 +23,7 @@ pub fn write(models: Models<'_>, query: &str) -> Result<Value, Fault> {
     };
     let mut length = page_length(query, "pageSize", 0)?.min(page_length(query, "page_size", 0)?);
     if length == 0 {
-        // As if nothing were said.
+        // As if absent.
         length = usize::MAX;
     }
     let after = match place_of(cards, query, "pageToken")? {
@@ -69,7 +69,7 @@ fn read_one(model: &Value) -> Option<ModelCard> {
     })
 }
 
-/// Large numbers may come as text.
+/// Reads a number, which may be a string.
 fn count(value: &Value) -> Option<u64> {
     match value {
         Value::String(text) => text.parse().ok(),

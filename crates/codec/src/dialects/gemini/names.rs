@@ -1,4 +1,4 @@
-//! Members in either spelling: the provider takes `thinkingConfig` and `thinking_config` alike, and
+//! Members in either spelling: the provider accepts `thinkingConfig` and `thinking_config`, and
 //! real clients mix them.
 
 use serde_json::{Map, Value};
@@ -6,7 +6,7 @@ use throughline_canonical::Fault;
 
 use crate::json::Node;
 
-/// Whether a key is this name, which is given in its own spelling (`thinkingConfig`).
+/// Whether a key has this name, given in camel case.
 pub(crate) fn is(key: &str, name: &str) -> bool {
     if key == name {
         return true;
@@ -25,14 +25,14 @@ pub(crate) fn is(key: &str, name: &str) -> bool {
     key.next().is_none()
 }
 
-/// A member of an object. One that is null is not there.
+/// Finds a member. Null counts as absent.
 pub(crate) fn member<'a>(node: &'a Node<'a>, name: &str) -> Option<Node<'a>> {
     let members = node.value().as_object()?;
     let (key, _) = members.iter().find(|(key, value)| !value.is_null() && is(key, name))?;
     node.get(key)
 }
 
-/// A member that must be there.
+/// Finds a required member.
 pub(crate) fn need<'a>(node: &'a Node<'a>, name: &'a str) -> Result<Node<'a>, Fault> {
     match member(node, name) {
         Some(found) => Ok(found),
@@ -40,7 +40,7 @@ pub(crate) fn need<'a>(node: &'a Node<'a>, name: &'a str) -> Result<Node<'a>, Fa
     }
 }
 
-/// Members that are none of these, and not null.
+/// The other members that are not null.
 pub(crate) fn others(node: &Node<'_>, known: &[&str]) -> Map<String, Value> {
     let Value::Object(members) = node.value() else {
         return Map::new();

@@ -2,7 +2,7 @@
 
 use throughline_canonical::{Effort, ThinkingForm};
 
-use super::LONGEST_NAME;
+use super::MAX_TOOL_NAME;
 use crate::dialects::profile::{
     BlockRules, BudgetFor, MessageOrder, Profile, Replay, Shows, ThinkingControls, ToolNames,
     Treatment,
@@ -23,7 +23,7 @@ pub(super) static PROFILE: Profile = Profile {
     blocks: BlockRules::None,
     misses_earlier_thinking: false,
     signs_calls: true,
-    tool_names: ToolNames::Dotted { max: LONGEST_NAME },
+    tool_names: ToolNames::Dotted { max: MAX_TOOL_NAME },
     raw_text: false,
     thinking_tags: None,
     model_in_path: true,

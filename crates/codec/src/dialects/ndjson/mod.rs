@@ -1,21 +1,15 @@
-//! Our plainest format: a request in the words of the vocabulary, and a reply of JSON lines. No provider
-//! speaks it.
+//! The simplest format: a canonical request, and a reply of JSON lines. No provider speaks it.
 //!
-//! - `client_request`: what a client asks; `blocks`: what its messages hold;
-//! - `client_reply`: the lines of a reply; `client_whole`: a reply in one piece.
+//! - `client_reply` writes the lines of a reply, or a whole reply.
 
 use serde_json::json;
 use throughline_canonical::{Event, Fault, Loss, Lossy, Request};
 
-use super::{
-    ClientDialect, Operation, ReplyIdentity, ReplyWriter, RequestParts, frontend_settings,
-    lost_part,
-};
+use crate::dialects::shared::losses::lost_part;
+use crate::dialects::shared::{canonical_request, fault_status};
+use crate::dialects::{ClientDialect, Operation, ReplyIdentity, ReplyWriter, RequestParts};
 
-mod blocks;
 mod client_reply;
-pub(super) mod client_request;
-mod client_whole;
 
 #[cfg(test)]
 mod tests;
@@ -51,7 +45,7 @@ impl ClientDialect for NdJson {
     }
 
     fn read_request(&self, asked: &RequestParts<'_>) -> Result<Lossy<Request>, Fault> {
-        client_request::read(asked.body)
+        canonical_request::read(asked.body)
     }
 
     fn loss_of(&self, event: &Event<'_>) -> Option<Loss> {
@@ -69,12 +63,12 @@ impl ClientDialect for NdJson {
         Box::new(client_reply::Writer::new(request))
     }
 
-    /// As the line of a fault that comes later, with the member that is wrong.
+    /// The body is the line of the fault, with the wrong member.
     fn write_fault(&self, fault: &Fault, _: &str) -> (u16, Vec<u8>) {
         let mut body = json!({"type": "error", "kind": fault.kind, "message": fault.message});
         if let Some(place) = fault.place() {
             body["at"] = place.into();
         }
-        (frontend_settings::status(fault.kind), body.to_string().into_bytes())
+        (fault_status::status(fault.kind), body.to_string().into_bytes())
     }
 }

@@ -1,5 +1,5 @@
-//! The reply a client gets, a line at a time. Lines of text are written by hand: they are nearly all
-//! head and tail, and those do not change.
+//! Writes the reply for a client, line by line. Text lines are written by hand: only the text
+//! changes.
 
 use serde_json::Value;
 use throughline_canonical::{
@@ -7,27 +7,29 @@ use throughline_canonical::{
 };
 
 use super::{NAME, errors, ours, timestamp};
-use crate::dialects::{NOTICE, ReplyIdentity, ReplyWriter, extensions};
+use crate::dialects::shared::extensions;
+use crate::dialects::shared::hidden_reasoning::NOTICE;
+use crate::dialects::{ReplyIdentity, ReplyWriter};
 use crate::json::{Kind, escape, escape_bytes, quote_bytes, validate};
 
 /// Writes one reply.
 pub(super) struct Writer {
-    /// The model's name and the moment, which every line begins with.
+    /// The model name and the time, which start every line.
     head: Vec<u8>,
-    /// How its lines go.
-    form: &'static Form,
-    blocks: Vec<(u32, Open)>,
-    /// How many calls there were.
+    /// The form of its lines.
+    form: &'static LineForm,
+    blocks: Vec<(u32, OpenBlock)>,
+    /// Number of calls so far.
     called: usize,
     usage: Usage,
     ended: bool,
 }
 
-/// What an open block is.
-enum Open {
+/// The kind of an open block.
+enum OpenBlock {
     Text,
     Thinking,
-    /// A call is told whole, so it is gathered first.
+    /// Calls are sent complete, so they are collected first.
     Call {
         id: String,
         name: String,
@@ -36,38 +38,38 @@ enum Open {
     Other,
 }
 
-/// What stands around the text of a line, behind the head.
+/// The JSON around the text of a line.
 #[derive(Debug)]
-struct Form {
+struct LineForm {
     text: (&'static [u8], &'static [u8]),
     thinking: (&'static [u8], &'static [u8]),
-    /// A line that says nothing, up to whether it is the last.
+    /// A line without text, up to `done`.
     nothing: &'static [u8],
-    /// What it is in one piece.
-    whole: Whole,
+    /// The form of a whole reply.
+    whole: WholeForm,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Whole {
+enum WholeForm {
     Message,
     Response,
 }
 
-static CHAT: Form = Form {
+static CHAT: LineForm = LineForm {
     text: (b"\"message\":{\"role\":\"assistant\",\"content\":\"", b"\"},\"done\":false}\n"),
     thinking: (
         b"\"message\":{\"role\":\"assistant\",\"content\":\"\",\"thinking\":\"",
         b"\"},\"done\":false}\n",
     ),
     nothing: b"\"message\":{\"role\":\"assistant\",\"content\":\"\"}",
-    whole: Whole::Message,
+    whole: WholeForm::Message,
 };
 
-static GENERATE: Form = Form {
+static GENERATE: LineForm = LineForm {
     text: (b"\"response\":\"", b"\",\"done\":false}\n"),
     thinking: (b"\"response\":\"\",\"thinking\":\"", b"\",\"done\":false}\n"),
     nothing: b"\"response\":\"\"",
-    whole: Whole::Response,
+    whole: WholeForm::Response,
 };
 
 impl Writer {
@@ -107,52 +109,54 @@ impl Writer {
         let open = match block {
             BlockStart::Text { text } | BlockStart::Refusal { text } => {
                 self.line(self.form.text, text, out);
-                Open::Text
+                OpenBlock::Text
             }
             BlockStart::Thinking { text, .. } => {
                 self.line(self.form.thinking, text, out);
-                Open::Thinking
+                OpenBlock::Thinking
             }
             BlockStart::Redacted { .. } => {
                 self.line(self.form.thinking, NOTICE, out);
-                Open::Other
+                OpenBlock::Other
             }
-            BlockStart::ToolCall { id, name } => Open::Call {
+            BlockStart::ToolCall { id, name } => OpenBlock::Call {
                 id: id.clone().into_owned(),
                 name: name.clone().into_owned(),
                 arguments: String::new(),
             },
-            BlockStart::Opaque { .. } => Open::Other,
+            BlockStart::Opaque { .. } => OpenBlock::Other,
         };
         self.blocks.push((index, open));
     }
 
     fn delta(&mut self, index: u32, delta: &Delta<'_>, out: &mut Vec<u8>) {
-        let place = self.blocks.iter().rposition(|(open, _)| *open == index);
-        let Some((_, open)) = place.and_then(|place| self.blocks.get_mut(place)) else {
+        let position = self.blocks.iter().rposition(|(open, _)| *open == index);
+        let Some((_, open)) = position.and_then(|position| self.blocks.get_mut(position)) else {
             return;
         };
         match (open, delta) {
-            (Open::Text, Delta::Text(text)) => self.line(self.form.text, text, out),
-            // A provider may send plain text inside reasoning; it is reasoning.
-            (Open::Thinking, Delta::Thinking(text) | Delta::Text(text)) => {
+            (OpenBlock::Text, Delta::Text(text)) => self.line(self.form.text, text, out),
+            // Providers may send plain text inside a reasoning block.
+            (OpenBlock::Thinking, Delta::Thinking(text) | Delta::Text(text)) => {
                 self.line(self.form.thinking, text, out);
             }
-            (Open::Call { arguments, .. }, Delta::ToolArguments(more)) => arguments.push_str(more),
+            (OpenBlock::Call { arguments, .. }, Delta::ToolArguments(more)) => {
+                arguments.push_str(more)
+            }
             _ => {}
         }
     }
 
     fn stop(&mut self, index: u32, out: &mut Vec<u8>) {
-        let place = self.blocks.iter().rposition(|(open, _)| *open == index);
-        let Some(place) = place else {
+        let position = self.blocks.iter().rposition(|(open, _)| *open == index);
+        let Some(position) = position else {
             return;
         };
-        if let (_, Open::Call { id, name, arguments }) = self.blocks.remove(place) {
+        if let (_, OpenBlock::Call { id, name, arguments }) = self.blocks.remove(position) {
             let number = self.called;
             self.called += 1;
-            // A question that offers no tools is answered by none.
-            if self.form.whole == Whole::Message {
+            // `/api/generate` has no tools.
+            if self.form.whole == WholeForm::Message {
                 out.extend_from_slice(&self.head);
                 out.extend_from_slice(
                     b"\"message\":{\"role\":\"assistant\",\"content\":\"\",\"tool_calls\":[",
@@ -186,8 +190,8 @@ impl Writer {
     }
 }
 
-/// The end of the last line, and of a whole reply. How long it all took nobody here knows; servers
-/// leave out what is nought, and so it is left out.
+/// Writes the end of the last line or of a whole reply. Durations are unknown here, and servers
+/// omit zero values.
 fn done(reason: &EndReason, usage: &Usage, out: &mut Vec<u8>) {
     out.extend_from_slice(b",\"done\":true,\"done_reason\":");
     let word = match reason {
@@ -205,7 +209,7 @@ fn done(reason: &EndReason, usage: &Usage, out: &mut Vec<u8>) {
     out.push(b'}');
 }
 
-/// A call. Its arguments are an object; what is none stands in one as text.
+/// Writes a call. Malformed arguments are wrapped in an object as text.
 fn write_call(id: &str, name: &str, arguments: &str, number: usize, out: &mut Vec<u8>) {
     out.extend_from_slice(b"{\"id\":");
     quote_bytes(id, out);
@@ -215,7 +219,7 @@ fn write_call(id: &str, name: &str, arguments: &str, number: usize, out: &mut Ve
     match arguments.trim() {
         "" => out.extend_from_slice(b"{}"),
         text if matches!(validate(text.as_bytes(), usize::MAX), Ok(Kind::Object)) => {
-            // A line break would end the line; where one may stand in JSON it says nothing.
+            // A line break would end the line; in JSON it is only white space.
             out.extend(text.bytes().filter(|byte| !matches!(byte, b'\n' | b'\r')));
         }
         _ => {
@@ -239,7 +243,7 @@ impl ReplyWriter for Writer {
             Event::BlockEnded { index } => self.stop(*index, out),
             Event::Fault(fault) => self.fault(fault, out),
             Event::Ended { reason } => self.end(reason, out),
-            // There is no place for why it declined but among its words.
+            // The only place for the explanation of a refusal is the text.
             Event::EndExplained(details) => {
                 let why = details.explanation.as_deref().unwrap_or_default();
                 self.line(self.form.text, why, out);
@@ -250,7 +254,7 @@ impl ReplyWriter for Writer {
 
     fn keep_alive(&mut self, out: &mut Vec<u8>) {
         if !self.ended {
-            // Libraries read every line as JSON, blank ones too.
+            // Libraries parse every line as JSON, even empty ones.
             out.extend_from_slice(&self.head);
             out.extend_from_slice(self.form.nothing);
             out.extend_from_slice(b",\"done\":false}\n");
@@ -288,8 +292,8 @@ impl ReplyWriter for Writer {
             }
         };
         match self.form.whole {
-            Whole::Response => said(&mut out, "response"),
-            Whole::Message => {
+            WholeForm::Response => said(&mut out, "response"),
+            WholeForm::Message => {
                 out.extend_from_slice(b"\"message\":{\"role\":\"assistant\",");
                 said(&mut out, "content");
                 if called > 0 {

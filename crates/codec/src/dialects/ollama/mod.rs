@@ -1,33 +1,33 @@
-//! Ollama's own dialect: `/api/chat`, and `/api/generate` for single questions. Replies are lines of
-//! JSON, arguments of calls are objects, and nothing is signed.
+//! Ollama's own dialect: `/api/chat`, and `/api/generate` for single prompts. Replies are lines of JSON,
+//! the arguments of calls are objects, and nothing is signed.
 //!
-//! - `client_request` and `client_messages`: what a client asks;
-//! - `client_reply`: the reply a client gets, in lines or in one piece;
-//! - `upstream_request` and `upstream_messages`: what we ask a provider;
-//! - `upstream_reply`: a provider's reply, as canonical events;
-//! - [`model_card`]: what is told of models, both ways;
-//! - `faults`: errors, both ways; `moment`: when a reply was made.
+//! - `client_request` reads a client's request, `client_reply` writes the reply;
+//! - `upstream_request` writes a request for a provider, `upstream_reply` reads the reply;
+//! - [`model_card`], `errors`: the model list and errors, both ways;
+//! - `timestamp`: the time of a reply.
 //!
-//! A server of this dialect may hand on the text of a model as that wrote it, so its replies are read
-//! to the last word and written anew: nothing passes in place.
+//! Servers of this dialect may send raw model output, which must be parsed. So replies are always
+//! translated and never pass through.
 
 use serde_json::Value;
 use throughline_canonical::{Delta, Effort, EndReason, Event, Fault, Loss, Lossy, Request};
 
-use super::profile::Profile;
-use super::{
+use crate::dialects::profile::Profile;
+use crate::dialects::shared::key_header::bearer;
+use crate::dialects::shared::losses::lost_part;
+use crate::dialects::shared::members::remove_own;
+use crate::dialects::shared::openai_errors;
+use crate::dialects::{
     ClientDialect, ModelCard, Models, Operation, Outgoing, ReplyIdentity, ReplyReader, ReplyWriter,
-    RequestParts, Target, UpstreamDialect, bearer, forget, lost_part, openai_chat,
+    RequestParts, Target, UpstreamDialect,
 };
 
-mod client_messages;
 mod client_reply;
 mod client_request;
 mod errors;
 pub mod model_card;
 mod profile;
 mod timestamp;
-mod upstream_messages;
 mod upstream_reply;
 mod upstream_request;
 
@@ -37,19 +37,20 @@ mod tests;
 /// The dialect's name.
 pub const NAME: &str = "ollama";
 
-/// The version of the server whose habits are told here. Clients look at it before they use newer ones.
+/// The version of the server that this dialect imitates. Clients check it before they use newer
+/// features.
 pub const VERSION: &str = "0.13.0";
 
 const PATH_CHAT: &str = "/api/chat";
 const PATH_GENERATE: &str = "/api/generate";
 
-/// What clients put behind the name of a model for which no tag was chosen.
+/// The default tag that clients append to model names.
 const LATEST: &str = ":latest";
 
-/// How much thinking can be asked for.
+/// The effort levels of this dialect.
 pub const LEVELS: [Effort; 4] = [Effort::Low, Effort::Medium, Effort::High, Effort::Max];
 
-/// Options that have a word in the vocabulary.
+/// Options that the canonical request has a field for.
 const OPTIONS: &[&str] = &[
     "num_predict",
     "temperature",
@@ -61,22 +62,17 @@ const OPTIONS: &[&str] = &[
     "frequency_penalty",
 ];
 
-/// Members of `request.extra["ollama"]` that speak to us, not to a provider.
+/// Members of `request.extra["ollama"]` that are for us, not for a provider.
 mod ours {
-    /// The client asked a single question, and reads `response`.
+    /// The request came to `/api/generate`; the client reads `response`.
     pub(super) const GENERATE: &str = "throughline_generate";
-    /// The model, as the client calls it.
+    /// The client's name of the model.
     pub(super) const ASKED_MODEL: &str = "throughline_model";
-    /// Nothing is asked: the model is to be loaded, or unloaded.
+    /// The request only loads or unloads the model.
     pub(super) const WAKES: &str = "throughline_wakes";
 }
 
-/// Whether an error of such a server says that the model does not think, in whichever of its dialects.
-pub(super) fn cannot_think(message: &str) -> bool {
-    message.contains("does not support thinking")
-}
-
-/// What of this dialect's paths tells of models or of the server.
+/// Paths of this dialect about models or the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Page {
     /// All models.
@@ -85,7 +81,7 @@ pub enum Page {
     Show,
     /// The models that are loaded.
     Running,
-    /// The server's version.
+    /// The version of the server.
     Version,
 }
 
@@ -121,7 +117,7 @@ impl ClientDialect for Ollama {
 
     fn forget_own_members(&self, request: &mut Request) {
         let own = [ours::GENERATE, ours::ASKED_MODEL, ours::WAKES];
-        forget(request, NAME, &own);
+        remove_own(request, NAME, &own);
     }
 
     fn default_thinking(&self) -> bool {
@@ -185,11 +181,11 @@ impl UpstreamDialect for Ollama {
     }
 
     fn read_fault(&self, status: u16, body: &[u8]) -> Fault {
-        openai_chat::errors::read(status, body)
+        openai_errors::read(status, body)
     }
 
     fn cannot_think(&self, status: u16, body: &[u8]) -> bool {
-        status == 400 && cannot_think(&self.read_fault(status, body).message)
+        status == 400 && openai_errors::says_cannot_think(&self.read_fault(status, body).message)
     }
 
     fn models_path(&self, _: &str) -> String {

@@ -1,4 +1,4 @@
-//! Models, both ways: `GET /api/tags` and `POST /api/show`.
+//! The model list: `GET /api/tags` and `POST /api/show`.
 
 use serde_json::{Map, Value, json};
 use throughline_canonical::Fault;
@@ -7,25 +7,25 @@ use super::LATEST;
 use crate::dialects::{ModelCard, Models};
 use crate::json::{Node, read_object};
 
-/// When a model was made nobody tells us; clients want to read some date.
+/// We do not know when a model was created, but clients expect a date.
 const MADE: &str = "1970-01-01T00:00:00Z";
 
-/// What a model can do besides answering.
+/// The abilities of a model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Abilities {
-    /// It thinks.
+    /// Whether it thinks.
     pub thinks: bool,
-    /// It sees pictures.
+    /// Whether it reads images.
     pub sees: bool,
-    /// The most tokens it reads.
+    /// Maximum number of input tokens.
     pub context: Option<u64>,
 }
 
-/// Reads the list of models, or what is shown of one, which does not say its name.
+/// Reads the model list, or the description of one model, which does not contain its name.
 pub(super) fn read(answer: &Value) -> Vec<ModelCard> {
     let named = |model: &Value| {
         let name = model.get("model").or_else(|| model.get("name"))?.as_str()?;
-        Some(ModelCard { name: name.to_owned(), ..told(model) })
+        Some(ModelCard { name: name.to_owned(), ..read_card(model) })
     };
     match answer.get("models").and_then(Value::as_array) {
         Some(models) => models.iter().filter_map(named).collect(),
@@ -33,8 +33,8 @@ pub(super) fn read(answer: &Value) -> Vec<ModelCard> {
     }
 }
 
-/// What a server tells of one model.
-fn told(model: &Value) -> ModelCard {
+/// Reads the description of a model.
+fn read_card(model: &Value) -> ModelCard {
     let able = model.get("capabilities").and_then(Value::as_array);
     let context = model.get("model_info").and_then(Value::as_object).and_then(|info| {
         let mut lengths = info.iter();
@@ -48,7 +48,7 @@ fn told(model: &Value) -> ModelCard {
     }
 }
 
-/// Writes one model, or the list of them.
+/// Writes one model or a list.
 pub(super) fn write(models: Models<'_>) -> Value {
     let one = |card: &ModelCard| {
         json!({
@@ -66,15 +66,15 @@ pub(super) fn write(models: Models<'_>) -> Value {
     }
 }
 
-/// The model a client wants to be shown. What clients put behind its name when no tag was chosen says
-/// nothing.
+/// The model that a client asks about, without the default tag.
 ///
 /// # Errors
-/// When it names none.
+///
+/// Fails if the body names no model.
 pub fn asked_for(body: &[u8]) -> Result<String, Fault> {
     let body = read_object(body)?;
     let root = Node::root(&body);
-    // The older name of the member is still in use.
+    // The older name of the member.
     let named = match root.get("model") {
         Some(named) => named,
         None => match root.get("name") {
@@ -88,12 +88,13 @@ pub fn asked_for(body: &[u8]) -> Result<String, Fault> {
     }
 }
 
-/// What is said of a model that nobody has. Clients look for these words before they offer to fetch it.
+/// The message for an unknown model. Clients look for this text before they offer to pull the
+/// model.
 pub fn not_found(name: &str) -> String {
     format!("model '{name}' not found")
 }
 
-/// Shows a model.
+/// Writes the description of a model.
 pub fn show(abilities: Abilities) -> Value {
     let mut can = vec!["completion", "tools"];
     if abilities.sees {

@@ -1,12 +1,12 @@
-//! A moment, as this dialect spells it: `2026-11-15T10:00:00Z`.
+//! Timestamps in the spelling of this dialect: `2026-11-15T10:00:00Z`.
 
 const DAY: u64 = 86_400;
-/// Days of four hundred years, after which the calendar repeats itself.
+/// Days in 400 years, after which the calendar repeats.
 const CYCLE: u64 = 146_097;
-/// Days from the first of March of the year 0 to the beginning of 1970.
+/// Days from 1 March of year 0 to 1 January 1970.
 const BEFORE: u64 = 719_468;
 
-/// Seconds since 1970 as date and time.
+/// Formats a Unix time.
 pub(super) fn write(seconds: u64) -> String {
     let (year, month, day) = date(seconds / DAY);
     let time = seconds % DAY;
@@ -14,8 +14,8 @@ pub(super) fn write(seconds: u64) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
 }
 
-/// The date so many days after the beginning of 1970. Years are counted from March here, so that the
-/// day that comes every four years is the last of one.
+/// The date of a day number. Years start in March here, so that the leap day is the last day of a
+/// year.
 fn date(days: u64) -> (u64, u64, u64) {
     let days = days.saturating_add(BEFORE);
     let (cycle, day) = (days / CYCLE, days % CYCLE);

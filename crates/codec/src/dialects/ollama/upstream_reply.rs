@@ -1,46 +1,43 @@
-//! A provider's reply, streamed or whole, as canonical events. A whole reply is one line that is the
-//! last.
+//! Reads a provider's reply, streamed or whole. A whole reply is a single last line.
 
 use std::borrow::Cow;
 
 use throughline_canonical::{BlockStart, Delta, EndReason, Event, Fault, FaultKind, Usage};
 
 use super::errors;
-use crate::dialects::{ReplyReader, fail_once};
+use crate::dialects::ReplyReader;
+use crate::dialects::shared::limits::{MAX_EVENT_BYTES, MAX_REPLY_BYTES};
+use crate::dialects::shared::reply_end::fail_once;
 use crate::framing::ndjson::Lines;
 use crate::json::{
     Cursor, Found, JsonError, Kind, Span, each_element, each_member, found_text, number, slice,
     text,
 };
 
-/// The longest line of a stream, and the longest reply in one piece.
-const LINE_LIMIT: usize = 16 << 20;
-const WHOLE_LIMIT: usize = 64 << 20;
-
 /// More calls than any model makes at once.
-const MOST_CALLS: usize = 4096;
+const MAX_CALLS: usize = 4096;
 
 /// Reads one reply.
 pub(super) struct Reader {
     framing: Framing,
-    state: State,
+    state: ReaderState,
 }
 
 enum Framing {
     Lines(Lines),
-    /// Line breaks may stand in it.
+    /// It may contain line breaks.
     Whole(Vec<u8>),
 }
 
 impl Reader {
-    /// A reader of a stream, or of a reply in one piece.
+    /// Creates a reader for a stream or for a whole reply.
     pub(super) fn new(streamed: bool) -> Self {
         Self {
             framing: match streamed {
-                true => Framing::Lines(Lines::new(LINE_LIMIT)),
+                true => Framing::Lines(Lines::new(MAX_EVENT_BYTES)),
                 false => Framing::Whole(Vec::new()),
             },
-            state: State::default(),
+            state: ReaderState::default(),
         }
     }
 }
@@ -56,7 +53,7 @@ impl ReplyReader for Reader {
                 lines.push(bytes, |line| state.line(line, out));
                 lines.is_skipping()
             }
-            Framing::Whole(all) if all.len() + bytes.len() > WHOLE_LIMIT => {
+            Framing::Whole(all) if all.len() + bytes.len() > MAX_REPLY_BYTES => {
                 *all = Vec::new();
                 true
             }
@@ -73,7 +70,7 @@ impl ReplyReader for Reader {
 
     fn finish(&mut self, out: &mut dyn FnMut(Event<'_>)) {
         let state = &mut self.state;
-        // What lacks its end may be cut anywhere; then the end says so.
+        // An incomplete last line was cut; the end reports it.
         let mut last = |line: &[u8]| {
             if crate::json::validate(line, usize::MAX).is_ok() {
                 state.line(line, out);
@@ -87,27 +84,27 @@ impl ReplyReader for Reader {
     }
 }
 
-/// The block that grows now. Calls come whole.
+/// The growing block. Calls arrive complete.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Open {
+enum OpenBlock {
     #[default]
     Nothing,
     Text(u32),
     Thinking(u32),
 }
 
-/// What is known of the reply so far.
+/// The state of the reader.
 #[derive(Debug, Default)]
-struct State {
+struct ReaderState {
     started: bool,
     /// The index of the next block.
     next: u32,
-    open: Open,
+    open: OpenBlock,
     called: usize,
     ended: bool,
 }
 
-/// Where the parts of a line stand.
+/// The spans of the parts of a line.
 #[derive(Debug, Default)]
 struct Line {
     model: Found,
@@ -122,10 +119,10 @@ struct Line {
 }
 
 impl Line {
-    /// Reads a line in one walk over its bytes.
+    /// Reads a line in one pass.
     fn read(json: &[u8]) -> Result<Self, JsonError> {
         let mut line = Self::default();
-        // Walking costs no stack, so the depth needs no limit here.
+        // The cursor does not recurse, so the depth needs no limit.
         let mut cursor = Cursor::new(json, usize::MAX);
         cursor.enter_object()?;
         let mut first = true;
@@ -140,7 +137,7 @@ impl Line {
             match (key, kind) {
                 (b"model", Kind::String) => line.model = Some((kind, span)),
                 (b"error", Kind::String | Kind::Object) => line.error = Some((kind, span)),
-                // A single question is answered so.
+                // The text of `/api/generate`.
                 (b"response", Kind::String) => line.content = Some((kind, span)),
                 (b"thinking", Kind::String) => line.thinking = Some((kind, span)),
                 (b"done", Kind::Bool) => line.done = slice(json, &span) == b"true",
@@ -171,7 +168,7 @@ impl Line {
     }
 }
 
-impl State {
+impl ReaderState {
     fn line(&mut self, json: &[u8], out: &mut dyn FnMut(Event<'_>)) {
         if self.ended {
             return;
@@ -194,14 +191,14 @@ impl State {
             self.started = true;
             out(Event::MessageStarted { id: "".into(), model: found_text(json, &line.model) });
         }
-        self.grow(found_text(json, &line.thinking), true, out);
-        self.grow(found_text(json, &line.content), false, out);
+        self.emit_text(found_text(json, &line.thinking), true, out);
+        self.emit_text(found_text(json, &line.content), false, out);
         if let Some((_, calls)) = &line.tool_calls {
             self.calls(json, calls, out)?;
         }
         if line.done && !self.ended {
             out(Event::Usage(Usage {
-                // What is not told is nought.
+                // An absent count is zero.
                 input: Some(line.prompt),
                 output: Some(line.output),
                 ..Usage::default()
@@ -217,22 +214,22 @@ impl State {
         Ok(())
     }
 
-    /// An empty text says nothing, and ends nothing.
-    fn grow(&mut self, words: Cow<'_, str>, thinks: bool, out: &mut dyn FnMut(Event<'_>)) {
+    /// Emits text. An empty text neither grows nor ends a block.
+    fn emit_text(&mut self, words: Cow<'_, str>, thinks: bool, out: &mut dyn FnMut(Event<'_>)) {
         if words.is_empty() {
             return;
         }
         let index = match (self.open, thinks) {
-            (Open::Thinking(index), true) | (Open::Text(index), false) => index,
+            (OpenBlock::Thinking(index), true) | (OpenBlock::Text(index), false) => index,
             _ => {
                 self.close(out);
                 let index = self.begin();
                 let (open, block) = match thinks {
                     true => (
-                        Open::Thinking(index),
+                        OpenBlock::Thinking(index),
                         BlockStart::Thinking { text: "".into(), signature: "".into() },
                     ),
-                    false => (Open::Text(index), BlockStart::Text { text: "".into() }),
+                    false => (OpenBlock::Text(index), BlockStart::Text { text: "".into() }),
                 };
                 self.open = open;
                 out(Event::BlockStarted { index, block });
@@ -254,11 +251,11 @@ impl State {
     ) -> Result<(), JsonError> {
         let mut found = Vec::new();
         each_element(json, calls.start, |kind, span| {
-            if kind == Kind::Object && found.len() <= MOST_CALLS {
+            if kind == Kind::Object && found.len() <= MAX_CALLS {
                 found.push(span);
             }
         })?;
-        if self.called + found.len() > MOST_CALLS {
+        if self.called + found.len() > MAX_CALLS {
             let message = "the reply holds too many tool calls";
             self.fail(Fault::new(FaultKind::Unreachable, message), out);
             return Ok(());
@@ -287,7 +284,7 @@ impl State {
         if let Some(function) = function {
             each_member(json, function.start, |key, kind, span| match (key, kind) {
                 (b"name", Kind::String) => name = text(json, &span),
-                // The very text keeps the order of the members, and how numbers are spelled.
+                // The raw text keeps the order of members and the spelling of numbers.
                 (b"arguments", Kind::Object) => {
                     arguments = String::from_utf8_lossy(slice(json, &span));
                 }
@@ -315,8 +312,8 @@ impl State {
 
     fn close(&mut self, out: &mut dyn FnMut(Event<'_>)) {
         match std::mem::take(&mut self.open) {
-            Open::Nothing => {}
-            Open::Text(index) | Open::Thinking(index) => out(Event::BlockEnded { index }),
+            OpenBlock::Nothing => {}
+            OpenBlock::Text(index) | OpenBlock::Thinking(index) => out(Event::BlockEnded { index }),
         }
     }
 
@@ -329,7 +326,7 @@ impl State {
             return;
         }
         self.ended = true;
-        // What was cut is not complete, and is not said to be.
+        // A cut block has no end.
         if reason != EndReason::Cut {
             self.close(out);
         }

@@ -1,17 +1,16 @@
-//! What the answer refers to, both ways. Here the characters are those of the whole answer, however
-//! many blocks it is made of.
+//! Citations, both ways. Positions count characters of the whole answer, across all its blocks.
 
 use serde_json::{Value, json};
 use throughline_canonical::{Citation, Delta, Verbatim};
 
 use super::NAME;
-use crate::dialects::openai_annotations;
+use crate::dialects::shared::openai_annotations;
 
-/// The kind that says all there is to say in words everybody has.
+/// The annotation type that canonical citations express completely.
 const OF_THE_WEB: &str = "url_citation";
 
-/// Reads an annotation of a block before which so many characters of the answer stand. It is rare, so it
-/// is read as a tree.
+/// Reads an annotation. `before` is the number of characters in front of this block. Annotations
+/// are rare, so a tree is fine.
 pub(super) fn read(json: &[u8], before: u64) -> Option<Delta<'static>> {
     let value: Value = serde_json::from_slice(json).ok()?;
     let kind = value.get("type")?.as_str()?;
@@ -25,8 +24,8 @@ pub(super) fn read(json: &[u8], before: u64) -> Option<Delta<'static>> {
     Some(Delta::Citation(citation.into()))
 }
 
-/// Writes the annotations of a block that reaches from one character of the answer to another. A source
-/// that only another dialect can tell is left out.
+/// Writes the annotations of a block with this character range. Sources that only another dialect
+/// can express are left out.
 pub(super) fn write<'c>(
     citations: impl IntoIterator<Item = &'c Citation>,
     block: (u64, u64),
@@ -37,7 +36,7 @@ pub(super) fn write<'c>(
         }
         let url = citation.url.as_deref()?;
         let mut members = openai_annotations::write(citation, url, block);
-        // As servers do that quote their sources.
+        // Servers that quote their sources do it like this.
         if let Some(quote) = &citation.quote {
             members.insert("content".to_owned(), quote.as_str().into());
         }

@@ -1,11 +1,11 @@
-//! Custom tools: they take free text.
+//! Custom tools: tools with free-text input.
 
 use serde_json::json;
 
 use super::CUSTOM;
-use crate::dialects::custom_tools::{CustomToolFormat, FreeCall, FreeTool, text};
+use crate::dialects::shared::custom_tools::{CustomToolFormat, FreeCall, FreeTool, text};
 
-/// How they are written here. What they give is a message of a tool, like any other.
+/// The format of this dialect. Results are ordinary tool messages.
 pub(super) const CALLS: CustomToolFormat = CustomToolFormat {
     name: CUSTOM,
     tool: |tool| FreeTool::read(tool.get(CUSTOM)?),

@@ -1,30 +1,29 @@
-//! What OpenRouter wants back with a piece of reasoning, as one signature.
+//! The data that OpenRouter wants back with a piece of reasoning, packed into one signature.
 //!
-//! A piece of `reasoning_details` bears, besides its text, a signature, a format and an id, and all
-//! of them must come back. The vocabulary has room for one signature, so a piece with more than
-//! that carries its members as a small JSON object there. Signatures themselves are base64 and never
-//! begin with a brace.
+//! A piece of `reasoning_details` has a signature, a format and an id, and all must come back. The
+//! canonical block has one signature. So a piece with more than a signature stores its members
+//! there as a small JSON object. Plain signatures are base64 and never start with a brace.
 
 use serde_json::{Map, Value};
 
-/// The format a piece without one is taken for.
+/// The format of a piece that has none.
 const USUAL_FORMAT: &str = "anthropic-claude-v1";
 
-/// What a piece bears besides its text.
+/// The members of a piece, without its text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct DetailMeta {
-    /// Its signature, or its data if it is encrypted.
+    /// The signature, or the data if it is encrypted.
     pub(super) signature: String,
-    /// Its format; empty for none.
+    /// The format; may be empty.
     pub(super) format: String,
-    /// Its id; empty for none.
+    /// The id; may be empty.
     pub(super) id: String,
-    /// It is a summary of the reasoning.
+    /// Whether it is a summary.
     pub(super) summary: bool,
 }
 
 impl DetailMeta {
-    /// The whole of it as one signature; none if there is nothing to say.
+    /// Packs all members into one signature; `None` if all are empty.
     pub(super) fn pack(&self) -> Option<String> {
         let usual = self.format.is_empty() || self.format == USUAL_FORMAT;
         if usual && self.id.is_empty() && !self.summary {
@@ -44,7 +43,7 @@ impl DetailMeta {
         Some(Value::Object(members).to_string())
     }
 
-    /// Reads what [`DetailMeta::pack`] wrote, or a signature that is nothing but that.
+    /// Reads a packed or a plain signature.
     pub(super) fn unpack(signature: &str) -> Self {
         let packed = signature
             .starts_with('{')

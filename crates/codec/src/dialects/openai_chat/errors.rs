@@ -1,11 +1,11 @@
-//! Errors, both ways: before a reply as a status and a body, after it began as an object in it.
+//! Errors: a status and a body before a reply, an object inside one.
 
 use serde_json::{Value, json};
 use throughline_canonical::{Fault, FaultKind};
 
-use crate::dialects::anthropic::refusal;
-use crate::dialects::{RefusalKind, error_codes, gemini};
-use crate::json::{Kind, Span, slice};
+use crate::dialects::RefusalKind;
+use crate::dialects::shared::openai_errors;
+use crate::dialects::shared::refusal;
 
 /// The status and the body of an error.
 pub(super) fn write(fault: &Fault) -> (u16, Vec<u8>) {
@@ -14,7 +14,7 @@ pub(super) fn write(fault: &Fault) -> (u16, Vec<u8>) {
     (status, body.to_string().into_bytes())
 }
 
-/// The error itself.
+/// The error object.
 pub(super) fn object(fault: &Fault) -> Value {
     let (_, kind, code) = words(fault.kind);
     json!({"message": fault.message, "type": kind, "param": fault.place(), "code": fault.code.as_deref().or(code)})
@@ -38,143 +38,25 @@ fn words(kind: FaultKind) -> (u16, &'static str, Option<&'static str>) {
     }
 }
 
-/// Reads an error that comes in place of a reply.
-pub(in crate::dialects) fn read(status: u16, body: &[u8]) -> Fault {
-    let value = serde_json::from_slice::<Value>(body).unwrap_or_default();
-    let told = found(&value);
-    let kind = match status {
-        401 | 403 | 404 | 409 | 413 | 429 | 500.. | 402 | 408 => of_status(status),
-        // The words tell more than a plain 400.
-        _ => match kind_of(told) {
-            FaultKind::Internal => FaultKind::Invalid,
-            kind => kind,
-        },
-    };
-    let message = message_of(told).unwrap_or_else(|| match String::from_utf8_lossy(body).trim() {
-        "" => format!("the provider answered with status {status}"),
-        text => text.chars().take(2000).collect(),
-    });
-    error_codes::told(Fault::new(kind, message), code_of(told))
-}
-
-/// What an error says of signed reasoning. Servers in between pass on the words of the provider that
-/// made it.
+/// Recognises an error about signed reasoning. Servers in between pass on the text of the original
+/// provider.
 pub(super) fn refused_thinking(status: u16, body: &[u8]) -> Option<RefusalKind> {
     if !matches!(status, 400 | 422) {
         return None;
     }
-    let message = read(status, body).message;
-    match refusal::kind_of(&message).or_else(|| gemini::refused_signature(&message)) {
-        // Here is no way to ask for what the provider offers in place of it.
+    let message = openai_errors::read(status, body).message;
+    match refusal::in_anthropic_text(&message).or_else(|| refusal::in_gemini_text(&message)) {
+        // This dialect cannot ask the provider to drop bound blocks.
         Some(RefusalKind::Bound) => Some(RefusalKind::Signature),
         kind => kind,
-    }
-}
-
-/// Reads an error inside a reply.
-pub(in crate::dialects) fn read_inside(json: &[u8], kind: Kind, error: &Span) -> Option<Fault> {
-    let value: Value = serde_json::from_slice(slice(json, error)).ok()?;
-    // Only one that says something is one: some servers send `false`, or an empty text.
-    let says = match kind {
-        Kind::String => value.as_str().is_some_and(|text| !text.is_empty()),
-        Kind::Object => true,
-        _ => false,
-    };
-    says.then(|| {
-        let message = message_of(&value);
-        let fault = Fault::new(
-            kind_of(&value),
-            message.unwrap_or_else(|| "the provider reported an error".to_owned()),
-        );
-        error_codes::told(fault, code_of(&value))
-    })
-}
-
-/// The error in a body, under whichever name.
-fn found(body: &Value) -> &Value {
-    match body {
-        // Google sends a list of one.
-        Value::Array(list) => list.first().map_or(body, found),
-        _ => body.get("error").filter(|error| !error.is_null()).unwrap_or(body),
-    }
-}
-
-fn message_of(error: &Value) -> Option<String> {
-    let text = |value: &Value| match value {
-        Value::String(text) if !text.is_empty() => Some(text.clone()),
-        Value::Object(_) | Value::Array(_) => Some(value.to_string()),
-        _ => None,
-    };
-    if error.is_string() {
-        return text(error);
-    }
-    let message = ["message", "detail", "msg"].iter().find_map(|name| text(error.get(*name)?));
-    // OpenRouter says "Provider returned error", and behind it what the provider said.
-    match (message, error.pointer("/metadata/raw").and_then(text)) {
-        (Some(message), Some(raw)) if message != raw => Some(format!("{message}: {raw}")),
-        (message, raw) => message.or(raw),
-    }
-}
-
-fn code_of(error: &Value) -> Option<&str> {
-    error.get("code").and_then(Value::as_str)
-}
-
-fn kind_of(error: &Value) -> FaultKind {
-    let code = error.get("code").or_else(|| error.get("status"));
-    if let Some(status) = code.and_then(Value::as_u64) {
-        return of_status(u16::try_from(status).unwrap_or(500));
-    }
-    let words = [code, error.get("type")].into_iter().flatten();
-    words.filter_map(Value::as_str).find_map(of_word).unwrap_or(FaultKind::Internal)
-}
-
-fn of_word(word: &str) -> Option<FaultKind> {
-    Some(match word {
-        "invalid_api_key" | "authentication_error" | "UNAUTHENTICATED" => {
-            FaultKind::Unauthenticated
-        }
-        "permission_error" | "PERMISSION_DENIED" => FaultKind::Forbidden,
-        "not_found" | "model_not_found" | "not_found_error" | "NotFoundError" | "NOT_FOUND" => {
-            FaultKind::NotFound
-        }
-        "conflict_error" => FaultKind::Conflict,
-        "request_too_large" => FaultKind::TooLarge,
-        "rate_limit_exceeded"
-        | "insufficient_quota"
-        | "rate_limit_error"
-        | "RateLimitError"
-        | "RESOURCE_EXHAUSTED" => FaultKind::RateLimited,
-        "overloaded" | "overloaded_error" | "server_is_overloaded" | "UNAVAILABLE" => {
-            FaultKind::Overloaded
-        }
-        "upstream_unreachable" => FaultKind::Unreachable,
-        "timeout" | "timeout_error" | "DEADLINE_EXCEEDED" => FaultKind::TimedOut,
-        "tool_call_parse_error" => FaultKind::ToolCallUnreadable,
-        "invalid_request_error" | "BadRequestError" | "INVALID_ARGUMENT" => FaultKind::Invalid,
-        _ => return None,
-    })
-}
-
-fn of_status(status: u16) -> FaultKind {
-    match status {
-        401 => FaultKind::Unauthenticated,
-        402 | 403 => FaultKind::Forbidden,
-        404 => FaultKind::NotFound,
-        408 | 504 => FaultKind::TimedOut,
-        409 => FaultKind::Conflict,
-        413 => FaultKind::TooLarge,
-        429 => FaultKind::RateLimited,
-        400..=499 => FaultKind::Invalid,
-        502 => FaultKind::Unreachable,
-        503 | 529 => FaultKind::Overloaded,
-        _ => FaultKind::Internal,
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::dialects::shared::openai_errors::read_inside;
+    use crate::json::Kind;
 
     #[test]
     fn refusals_of_reasoning_are_told_from_other_errors() {
@@ -217,7 +99,7 @@ mod tests {
     #[test]
     fn errors_of_many_servers_are_read() {
         let check = |status, body: &str, kind, message: &str| {
-            let fault = read(status, body.as_bytes());
+            let fault = openai_errors::read(status, body.as_bytes());
             assert_eq!((fault.kind, fault.message.as_str()), (kind, message), "{body}");
         };
         check(
@@ -291,7 +173,7 @@ mod tests {
             let (status, body) = write(&fault);
             assert!((400..600).contains(&status));
             if kind != ToolCallUnreadable {
-                assert_eq!(read(status, &body), fault);
+                assert_eq!(openai_errors::read(status, &body), fault);
             }
             let error = object(&fault).to_string();
             let inside = read_inside(error.as_bytes(), Kind::Object, &(0..error.len()));

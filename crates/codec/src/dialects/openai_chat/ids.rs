@@ -1,4 +1,4 @@
-//! Ids of calls, as servers that are particular about them take them.
+//! Call ids for servers with strict rules.
 
 use std::borrow::Cow;
 
@@ -7,12 +7,12 @@ use throughline_canonical::Loss;
 
 const LETTERS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 
-/// An id is not as its maker wrote it.
+/// The loss of the original spelling of an id.
 pub(super) const SPELLED: Loss =
     Loss::SettingAdapted { setting: "tool_call.id", reason: "characters" };
 
-/// The id itself if it has nine letters and digits, else nine that stand for it: always the same, so
-/// that call and result find each other, in this turn and the next.
+/// The id if it has nine letters and digits, else a hash of nine. The hash is deterministic, so
+/// call and result match, also in later turns.
 pub(super) fn nine_letters(id: &str) -> Cow<'_, str> {
     if id.len() == 9 && id.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
         return Cow::Borrowed(id);

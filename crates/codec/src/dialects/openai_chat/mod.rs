@@ -1,49 +1,38 @@
-//! The OpenAI Chat Completions dialect, and the many servers that speak it with words of their own.
+//! The OpenAI Chat Completions dialect, and the many servers with their own extensions of it.
 //!
-//! - [`variants`]: what those servers do differently, one row each;
-//! - `client_request` and `client_messages`: what a client asks;
-//! - `client_reply`: the reply a client gets, streamed, with `client_calls` for the calls in it;
-//!   `client_whole`: in one piece; `form`: what the client wants to see of it;
-//! - `annotations`: what the answer refers to, both ways;
-//! - `upstream_request` and `upstream_messages`: what we ask a provider;
-//! - `upstream_reply`: a provider's reply, as canonical events; `chunk`: where the parts of one
-//!   chunk stand; `details`: the reasoning in it that is more than plain text; `calls`: the
-//!   tool calls in it;
-//! - `mark`: what OpenRouter wants back with a piece of reasoning, as one signature;
-//! - `counts`: token counts, both ways; `faults`: errors, both ways;
-//! - `outline`, `complete`, `aside`: requests and replies that pass in place; `ids`: of calls.
+//! - [`variants`]: the differences between servers, one row each;
+//! - `client_request` reads a client's request, `client_reply` writes the reply;
+//! - `upstream_request` writes a request for a provider, `upstream_reply` reads the reply;
+//! - `passthrough`: requests and replies that pass through;
+//! - `annotations`, `usage`, `errors`: citations, token counts and errors, both ways;
+//! - `detail_meta`: the data that OpenRouter wants back with reasoning;
+//! - `custom_tools`, `ids`: custom tools and call ids.
 
 use serde_json::Value;
 use throughline_canonical::{BlockStart, Delta, Event, Fault, Loss, Lossy, Request};
 
-use super::custom_tools::CustomToolFormat;
 use super::passthrough::Passthrough;
-use super::profile::Profile;
-use super::{
-    BREAK, ClientDialect, ModelCard, Models, NOTICE, OPENAI_LONGEST_NAME, Operation, Outgoing,
-    Refusal, ReplyIdentity, ReplyReader, ReplyWriter, RequestParts, Target, UpstreamDialect,
-    bearer, forget, is_plain_name, lost_part, ollama, openai_models,
+use crate::dialects::profile::Profile;
+use crate::dialects::shared::custom_tools::CustomToolFormat;
+use crate::dialects::shared::key_header::bearer;
+use crate::dialects::shared::losses::lost_part;
+use crate::dialects::shared::members::remove_own;
+use crate::dialects::shared::tool_names::{OPENAI_MAX_NAME, is_plain_name};
+use crate::dialects::shared::{names, openai_errors, openai_models};
+use crate::dialects::{
+    ClientDialect, ModelCard, Models, Operation, Outgoing, Refusal, ReplyIdentity, ReplyReader,
+    ReplyWriter, RequestParts, Target, UpstreamDialect,
 };
 
 mod annotations;
-mod calls;
-mod chunk;
-pub(super) mod client_calls;
-pub(super) mod client_messages;
-pub(super) mod client_reply;
-pub(super) mod client_request;
-mod client_whole;
-mod complete;
+mod client_reply;
+mod client_request;
 mod custom_tools;
 mod detail_meta;
-mod details;
-pub(super) mod errors;
-mod form;
+mod errors;
 mod ids;
-mod inject;
-mod outline;
+mod passthrough;
 mod profile;
-mod upstream_messages;
 mod upstream_reply;
 mod upstream_request;
 mod usage;
@@ -52,46 +41,25 @@ pub mod variants;
 #[cfg(test)]
 mod tests;
 
-pub(super) use client_request::read_thinking;
-
 /// The dialect's name.
-pub const NAME: &str = "openai_chat";
+pub const NAME: &str = names::OPENAI_CHAT;
 
 const PATH: &str = "/v1/chat/completions";
 
-/// Reasoning as its maker wrote it: without the notice, and the breaks around that.
-fn without_notice(shown: &str) -> String {
-    let mut written = String::with_capacity(shown.len());
-    let mut parts = shown.split(NOTICE).peekable();
-    let mut behind = false;
-    while let Some(part) = parts.next() {
-        let part = match behind {
-            true => part.strip_prefix(BREAK).unwrap_or(part),
-            false => part,
-        };
-        written.push_str(match parts.peek() {
-            Some(_) => part.strip_suffix(BREAK).unwrap_or(part),
-            None => part,
-        });
-        behind = true;
-    }
-    written
-}
-
-/// The kind of a call whose arguments are free text.
+/// The type of a custom call.
 const CUSTOM: &str = "custom";
 
-/// Members of `request.extra["openai_chat"]` that speak to us, not to a provider.
+/// Members of `request.extra["openai_chat"]` that are for us, not for a provider.
 mod ours {
-    /// In which members a reply carries its reasoning as plain text.
+    /// The members in which a reply carries reasoning as plain text.
     pub(super) const REASONING_FIELDS: &str = "reasoning_fields";
-    /// The client asked with `functions`, and reads `function_call`.
+    /// The client uses `functions` and reads `function_call`.
     pub(super) const LEGACY_FUNCTIONS: &str = "legacy_functions";
-    /// What a streamed reply should hold besides.
+    /// The client's stream options.
     pub(super) const STREAM_OPTIONS: &str = "stream_options";
 }
 
-/// Says in which members the reply to a request carries its reasoning as plain text.
+/// Sets the members in which the reply carries reasoning as plain text.
 pub fn carry_reasoning_in(request: &mut Request, members: &[String]) {
     let extra = request.extra.entry(NAME.to_owned()).or_default();
     extra.insert(ours::REASONING_FIELDS.to_owned(), members.into());
@@ -112,14 +80,13 @@ impl ClientDialect for OpenAiChat {
 
     fn loss_of(&self, event: &Event<'_>) -> Option<Loss> {
         match event {
-            // The answer of a message is plain text: parts of other kinds, as some servers have
-            // them, would stand in its way.
+            // Content is plain text here. Opaque parts of some servers cannot be written into it.
             Event::BlockStarted { block: BlockStart::Opaque { dialect, name }, .. }
                 if dialect == NAME && name != CUSTOM =>
             {
                 Some(Loss::of_part(name, "no_word"))
             }
-            // What a source says has its place here.
+            // This dialect carries the quote of a source.
             Event::BlockDelta { delta: Delta::Citation(citation), .. }
                 if citation.url.is_some() =>
             {
@@ -135,7 +102,7 @@ impl ClientDialect for OpenAiChat {
 
     fn forget_own_members(&self, request: &mut Request) {
         let own = [ours::REASONING_FIELDS, ours::LEGACY_FUNCTIONS, ours::STREAM_OPTIONS];
-        forget(request, NAME, &own);
+        remove_own(request, NAME, &own);
     }
 
     fn read_request(&self, asked: &RequestParts<'_>) -> Result<Lossy<Request>, Fault> {
@@ -181,7 +148,7 @@ impl UpstreamDialect for OpenAiChat {
     }
 
     fn read_fault(&self, status: u16, body: &[u8]) -> Fault {
-        errors::read(status, body)
+        openai_errors::read(status, body)
     }
 
     fn thinking_tags(&self, variant: &str) -> Option<&'static str> {
@@ -194,7 +161,7 @@ impl UpstreamDialect for OpenAiChat {
 
     fn max_tool_name(&self, variant: &str, name: &str) -> Option<usize> {
         let judges = variants::find(variant).official;
-        (judges && !is_plain_name(name, OPENAI_LONGEST_NAME)).then_some(OPENAI_LONGEST_NAME)
+        (judges && !is_plain_name(name, OPENAI_MAX_NAME)).then_some(OPENAI_MAX_NAME)
     }
 
     fn refusal(&self, status: u16, body: &[u8]) -> Option<Refusal> {
@@ -202,7 +169,8 @@ impl UpstreamDialect for OpenAiChat {
     }
 
     fn cannot_think(&self, status: u16, body: &[u8]) -> bool {
-        status == 400 && ollama::cannot_think(&errors::read(status, body).message)
+        status == 400
+            && openai_errors::says_cannot_think(&openai_errors::read(status, body).message)
     }
 
     fn models_path(&self, variant: &str) -> String {

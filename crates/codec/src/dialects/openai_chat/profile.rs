@@ -3,11 +3,11 @@
 use std::sync::LazyLock;
 
 use super::variants::{self, CallSignature, Setting, VARIANTS, Variant};
-use crate::dialects::OPENAI_LONGEST_NAME;
 use crate::dialects::profile::{
     BlockRules, BudgetFor, EffortsFor, MessageOrder, Profile, Replay, Shows, SwitchOn,
     ThinkingControls, ToolNames,
 };
+use crate::dialects::shared::tool_names::OPENAI_MAX_NAME;
 
 static PROFILES: LazyLock<Vec<(&str, Profile)>> =
     LazyLock::new(|| VARIANTS.iter().map(|variant| (variant.name, of(variant))).collect());
@@ -35,7 +35,7 @@ fn of(variant: &Variant) -> Profile {
         misses_earlier_thinking: variant.replay == variants::Replay::ReasoningContentAlways,
         signs_calls: variant.call_signature != CallSignature::Nowhere,
         tool_names: match variant.official {
-            true => ToolNames::Plain { max: OPENAI_LONGEST_NAME },
+            true => ToolNames::Plain { max: OPENAI_MAX_NAME },
             false => ToolNames::Any,
         },
         raw_text: variant.raw_text,

@@ -1,4 +1,4 @@
-//! Token counts, both ways. This dialect counts cached tokens among the input.
+//! Token counts, both ways. This dialect includes cached tokens in the input.
 
 use serde_json::{Map, Value, json};
 use throughline_canonical::Usage;
@@ -6,7 +6,7 @@ use throughline_canonical::Usage;
 use super::variants::Variant;
 use crate::json::{JsonError, Kind, Span, each_member, number};
 
-/// Reads the counts of a reply.
+/// Reads the token counts of a reply.
 pub(super) fn read(json: &[u8], usage: &Span, variant: &Variant) -> Result<Usage, JsonError> {
     let [mut prompt, mut completion, mut total]: [Option<u64>; 3] = Default::default();
     let [mut read, mut written, mut thinking]: [Option<u64>; 3] = Default::default();
@@ -15,7 +15,7 @@ pub(super) fn read(json: &[u8], usage: &Span, variant: &Variant) -> Result<Usage
         (b"prompt_tokens", Kind::Number) => prompt = number(json, &span),
         (b"completion_tokens", Kind::Number) => completion = number(json, &span),
         (b"total_tokens", Kind::Number) => total = number(json, &span),
-        // DeepSeek, LiteLLM and Moonshot say these here.
+        // DeepSeek, LiteLLM and Moonshot report these here.
         (
             b"prompt_cache_hit_tokens" | b"cache_read_input_tokens" | b"cached_tokens",
             Kind::Number,
@@ -66,7 +66,7 @@ pub(super) fn read(json: &[u8], usage: &Span, variant: &Variant) -> Result<Usage
     })
 }
 
-/// Writes the counts of a reply.
+/// Writes the token counts of a reply.
 pub(super) fn write(usage: &Usage) -> Value {
     let parts = [usage.input, usage.cache_read, usage.cache_write];
     let prompt = parts.into_iter().flatten().fold(0, u64::saturating_add);

@@ -1,4 +1,4 @@
-//! What the servers of this dialect do differently: one row each.
+//! The differences between servers of this dialect: one row each.
 
 use throughline_canonical::Effort;
 
@@ -9,64 +9,64 @@ use Effort::{High, Low, Max, Medium, Minimal};
 pub struct Variant {
     /// Its name in the configuration.
     pub name: &'static str,
-    /// The path behind the base address.
+    /// The path, relative to the base address.
     pub path: &'static str,
-    /// The role of what stands above the conversation.
+    /// The role of system messages.
     pub system_role: &'static str,
-    /// It takes one such message only, at the beginning.
+    /// It accepts one system message only, at the start.
     pub joins_system: bool,
     /// The member that limits the output.
     pub limit: &'static str,
-    /// The member for the dice.
+    /// The member for the seed.
     pub seed: &'static str,
-    /// How thinking goes back.
+    /// How thinking is sent back.
     pub replay: Replay,
-    /// It refuses messages that have reasoning beside their content.
+    /// It rejects messages with reasoning next to their content.
     pub refuses_reasoning: bool,
     /// How the thinking setting is written.
     pub setting: Setting,
-    /// The efforts it knows.
+    /// The effort levels it accepts.
     pub efforts: &'static [Effort],
-    /// What it takes for "on, as much as is usual", where there is no other word for that.
+    /// The effort for "on" if there is no other way to say it.
     pub usual: Effort,
-    /// The members it takes; `None` if it ignores or passes on those it does not know.
+    /// The members it accepts; `None` if it ignores or passes on unknown ones.
     pub members: Option<&'static [&'static str]>,
-    /// It takes what only OpenAI's own models have: refusals, and choices among some of the tools.
+    /// It accepts refusals and choices among some tools, which only OpenAI's own models have.
     pub official: bool,
-    /// It takes a schema for the answer, not only "JSON".
+    /// It accepts a JSON Schema for the answer.
     pub schemas: bool,
-    /// It takes text in several parts.
+    /// It accepts text in several parts.
     pub text_parts: bool,
-    /// It takes films.
+    /// It accepts video.
     pub video: bool,
-    /// It reads the arguments of earlier calls, and refuses broken JSON there.
+    /// It parses the arguments of earlier calls and rejects malformed JSON.
     pub parses_arguments: bool,
-    /// A tool must have a schema for its parameters.
+    /// Tools must have a parameter schema.
     pub needs_parameters: bool,
-    /// The ids of calls have nine letters and digits.
+    /// Call ids must have nine letters and digits.
     pub nine_letters: bool,
-    /// It counts thinking beside the output, not in it.
+    /// It counts thinking tokens separately from the output.
     pub counts_thinking_apart: bool,
-    /// Its text may be what the model wrote, with reasoning and tool calls still inside.
+    /// Its text may be raw model output, with reasoning and calls inside.
     pub raw_text: bool,
-    /// How many stop sequences it takes.
+    /// Maximum number of stop sequences.
     pub stops: usize,
-    /// It heeds whether a tool may or must be called.
+    /// It honours the tool choice.
     pub chooses_tools: bool,
-    /// Where the signature of a tool call goes.
+    /// Where the signature of a call goes.
     pub call_signature: CallSignature,
-    /// The tags between which thoughts stand in the text, where they were asked for.
+    /// The tag that encloses thinking in the text, if thinking was requested.
     pub thinking_tags: Option<&'static str>,
 }
 
-/// How thinking goes back.
+/// How thinking is sent back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Replay {
-    /// It does not.
+    /// Not at all.
     Nothing,
     /// As `reasoning_content`.
     ReasoningContent,
-    /// As `reasoning_content` of every assistant message while it thinks, empty where unknown.
+    /// As `reasoning_content` in every assistant message while it thinks; empty if unknown.
     ReasoningContentAlways,
     /// As `reasoning`.
     Reasoning,
@@ -99,11 +99,11 @@ pub enum Setting {
     Format,
     /// `reasoning_effort`, or `extra_body.google.thinking_config` where thoughts are to be shown
     Config,
-    /// It cannot be set: the model always thinks.
+    /// Not at all: the model always thinks.
     Always,
 }
 
-/// Where the signature of a tool call goes.
+/// Where the signature of a call goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallSignature {
     /// Nowhere.
@@ -114,12 +114,12 @@ pub enum CallSignature {
     ProviderFields,
 }
 
-/// The variant of this name; the dialect itself if there is none.
+/// Finds a variant by name; the plain dialect if there is none.
 pub fn find(name: &str) -> &'static Variant {
     VARIANTS.iter().find(|variant| variant.name.eq_ignore_ascii_case(name)).unwrap_or(&OPENAI)
 }
 
-/// Members every server of this dialect takes.
+/// Members that all servers of this dialect accept.
 const COMMON: &[&str] = &[
     "model",
     "messages",
@@ -256,7 +256,7 @@ const GOOGLE_MEMBERS: &[&str] = &[
     "user",
 ];
 
-/// The name itself, if any kind of server takes a member of this name.
+/// Finds a member that some kind of server accepts.
 pub(super) fn known_member(name: &str) -> Option<&'static str> {
     let lists = VARIANTS.iter().filter_map(|variant| variant.members);
     lists.flatten().copied().find(|known| *known == name)
@@ -297,7 +297,7 @@ const OPENAI: Variant = Variant {
     thinking_tags: None,
 };
 
-/// What most servers besides OpenAI's have in common.
+/// Common to most servers other than OpenAI's.
 const COMPATIBLE: Variant = Variant {
     system_role: "system",
     limit: "max_tokens",
@@ -310,7 +310,7 @@ const COMPATIBLE: Variant = Variant {
     ..OPENAI
 };
 
-/// Servers people run themselves: the model's own template decides what it can take.
+/// Self-hosted servers: the template of the model decides what is supported.
 const SELF_HOSTED: Variant = Variant {
     joins_system: true,
     setting: Setting::Template,
@@ -329,10 +329,10 @@ const DEEPSEEK: Variant = Variant {
     ..COMPATIBLE
 };
 
-/// The rows.
+/// The table of variants.
 pub static VARIANTS: &[Variant] = &[
     OPENAI,
-    // Some server somewhere, of which nothing is known.
+    // An unknown server.
     Variant { name: "compatible", replay: Replay::ReasoningContent, ..COMPATIBLE },
     Variant { name: "deepseek-r1", refuses_reasoning: true, setting: Setting::Always, ..DEEPSEEK },
     Variant {

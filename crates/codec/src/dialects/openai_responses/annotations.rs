@@ -1,15 +1,15 @@
-//! What a text refers to, both ways.
+//! Citations, both ways.
 
 use serde_json::Value;
 use throughline_canonical::{Citation, Delta, Verbatim};
 
 use super::NAME;
-use crate::dialects::openai_annotations;
+use crate::dialects::shared::openai_annotations;
 
-/// The kind that says all there is to say in words everybody has.
+/// The annotation type that canonical citations express completely.
 const OF_THE_WEB: &str = "url_citation";
 
-/// Reads an annotation. It is rare, so it is read as a tree.
+/// Reads an annotation. They are rare, so a tree is fine.
 pub(super) fn read(json: &[u8]) -> Option<Delta<'static>> {
     let value: Value = serde_json::from_slice(json).ok()?;
     let kind = value.get("type")?.as_str()?;
@@ -21,8 +21,8 @@ pub(super) fn read(json: &[u8]) -> Option<Delta<'static>> {
     Some(Delta::Citation(citation.into()))
 }
 
-/// Writes an annotation of a text of so many characters; none for a source that only another dialect
-/// can tell.
+/// Writes an annotation of a text with this many characters; `None` for sources that only another
+/// dialect can express.
 pub(super) fn write(citation: &Citation, length: u64) -> Option<String> {
     if let Some(own) = citation.written_by(NAME) {
         return Some(own.to_string());

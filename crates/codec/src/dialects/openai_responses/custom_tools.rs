@@ -1,11 +1,11 @@
-//! Custom tools: they take free text.
+//! Custom tools: tools with free-text input.
 
 use serde_json::{Value, json};
 
-use super::client_items;
-use crate::dialects::custom_tools::{CustomToolFormat, FreeCall, FreeTool, text};
+use super::client_request::items;
+use crate::dialects::shared::custom_tools::{CustomToolFormat, FreeCall, FreeTool, text};
 
-/// How they are written here.
+/// The format of this dialect.
 pub(super) const CALLS: CustomToolFormat = CustomToolFormat {
     name: "custom_tool_call",
     tool: |tool| match tool.get("type")?.as_str()? {
@@ -20,7 +20,7 @@ pub(super) const CALLS: CustomToolFormat = CustomToolFormat {
         })
     },
     result: |item| match item["type"] == "custom_tool_call_output" {
-        true => client_items::read_result(item),
+        true => items::read_result(item),
         false => None,
     },
     write,
@@ -29,7 +29,7 @@ pub(super) const CALLS: CustomToolFormat = CustomToolFormat {
 fn write(call: &FreeCall) -> Value {
     json!({
         "type": "custom_tool_call",
-        // Items have ids of their own; this one is as rare as the call's.
+        // Items have their own ids; this one is as unique as the id of the call.
         "id": format!("ctc_{}", call.id.trim_start_matches("call_")),
         "status": "completed",
         "call_id": call.id,

@@ -1,11 +1,12 @@
-//! Errors of this dialect: those we tell clients before a reply, and those providers tell us.
+//! Errors: those we send to clients before a reply, and those of providers.
 
 use serde_json::{Value, json};
 use throughline_canonical::{Fault, FaultKind};
 
-use crate::dialects::{RefusalKind, error_codes};
+use crate::dialects::RefusalKind;
+use crate::dialects::shared::error_codes;
 
-/// The status and the body of an error that comes before a reply.
+/// The status and the body of an error before a reply.
 pub(super) fn write(fault: &Fault) -> (u16, Vec<u8>) {
     let (status, kind, code) = match fault.kind {
         FaultKind::Invalid => (400, "invalid_request_error", None),
@@ -31,8 +32,8 @@ pub(super) fn write(fault: &Fault) -> (u16, Vec<u8>) {
     (status, body.to_string().into_bytes())
 }
 
-/// The code of a reply that failed on its way. Clients know few and give up at once on some: one
-/// that is overloaded may well answer a second try.
+/// The error code of a failed reply. Clients know few codes and give up on some of them at once. An
+/// overloaded server may well answer a second attempt.
 pub(super) fn reply_code(kind: FaultKind) -> &'static str {
     match kind {
         FaultKind::RateLimited => "rate_limit_exceeded",
@@ -41,7 +42,7 @@ pub(super) fn reply_code(kind: FaultKind) -> &'static str {
     }
 }
 
-/// The kind a code stands for.
+/// The fault kind of an error code.
 pub(super) fn kind_of_code(code: &str) -> Option<FaultKind> {
     Some(match code {
         "rate_limit_exceeded" | "insufficient_quota" => FaultKind::RateLimited,
@@ -56,7 +57,7 @@ pub(super) fn kind_of_code(code: &str) -> Option<FaultKind> {
     })
 }
 
-/// An error that came in place of a reply.
+/// Reads an error that arrives instead of a reply.
 pub(super) fn read(status: u16, body: &[u8]) -> Fault {
     let kind = match status {
         401 => FaultKind::Unauthenticated,
@@ -72,7 +73,7 @@ pub(super) fn read(status: u16, body: &[u8]) -> Fault {
         _ => FaultKind::Unreachable,
     };
     let value: Value = serde_json::from_slice(body).unwrap_or_default();
-    // Some servers answer with the sentence alone, some leave out the envelope.
+    // Some servers send only the message, some omit the envelope.
     let message = ["/error/message", "/error", "/message", "/detail"]
         .into_iter()
         .find_map(|place| value.pointer(place)?.as_str())
@@ -81,11 +82,11 @@ pub(super) fn read(status: u16, body: &[u8]) -> Fault {
         Some(message) => Fault::new(kind, message),
         None => Fault::new(kind, format!("the provider answered with status {status}")),
     };
-    error_codes::told(fault, value.pointer("/error/code").and_then(Value::as_str))
+    error_codes::with_code(fault, value.pointer("/error/code").and_then(Value::as_str))
 }
 
-/// What an error says of reasoning the provider cannot take back: encrypted elsewhere, or bound to
-/// items it does not hold. The same request without its reasoning may pass.
+/// Recognises an error about reasoning that the provider cannot use: encrypted elsewhere, or bound
+/// to items that it does not have. The request may succeed without its reasoning.
 pub(super) fn refused_reasoning(status: u16, body: &[u8]) -> Option<RefusalKind> {
     if !matches!(status, 400 | 404) {
         return None;

@@ -1,61 +1,49 @@
-//! OpenAI's Responses API: a conversation is a list of items, a reply is another one.
+//! OpenAI's Responses API: a conversation is a list of items, and so is a reply.
 //!
-//! - `client_request`: what stands around the conversation in a client's request;
-//! - `client_items`: the conversation itself;
-//! - `client_reply`: a reply for a client, streamed or whole;
-//! - `reply_items`: the items in it;
-//! - `annotations`: what its texts refer to, both ways;
-//! - `response`: what the response says around them;
-//! - `upstream_request`: a request for a provider;
-//! - `upstream_items`: the conversation in it;
-//! - `upstream_reply`: a provider's reply, streamed or whole;
-//! - `output_items`: its items, which are open and what blocks they are;
-//! - `item_parts`: one of them, as it stands in the bytes;
-//! - `faults`: errors, both ways;
-//! - `outline`, `aside`: requests and replies that pass in place.
+//! - `client_request` reads a client's request, `client_reply` writes the reply;
+//! - `upstream_request` writes a request for a provider, `upstream_reply` reads the reply;
+//! - `passthrough`: requests and replies that pass through;
+//! - `annotations`, `errors`: citations and errors, both ways;
+//! - `custom_tools`: tools with free-text input;
+//! - [`state`]: requests that refer to stored responses.
 //!
-//! All is stateless: whoever wants stored responses resolves them before a request is written.
+//! Readers and writers are stateless: the conversation store resolves stored responses before a
+//! request is written.
 
 mod annotations;
-mod client_items;
 mod client_reply;
 mod client_request;
 mod custom_tools;
 mod errors;
-mod inject;
-mod item_parts;
-mod outline;
-mod output_items;
+mod passthrough;
 mod profile;
-mod repeated;
-mod reply_items;
-mod response;
 pub mod state;
 #[cfg(test)]
 mod tests;
-mod upstream_items;
 mod upstream_reply;
 mod upstream_request;
 
 use serde_json::Value;
 use throughline_canonical::{Fault, Lossy, Request};
 
-use super::custom_tools::CustomToolFormat;
-use super::losses::Losses;
 use super::passthrough::Passthrough;
-use super::profile::Profile;
-use super::{
-    ClientDialect, ModelCard, Models, OPENAI_LONGEST_NAME, Operation, Outgoing, Refusal,
-    ReplyIdentity, ReplyReader, ReplyWriter, RequestParts, Target, UpstreamDialect, bearer, forget,
-    is_plain_name, only_members, openai_models, read_member,
+use crate::dialects::profile::Profile;
+use crate::dialects::shared::custom_tools::CustomToolFormat;
+use crate::dialects::shared::key_header::bearer;
+use crate::dialects::shared::members::{keep_only, read_count, remove_own};
+use crate::dialects::shared::tool_names::{OPENAI_MAX_NAME, is_plain_name};
+use crate::dialects::shared::{names, openai_models};
+use crate::dialects::{
+    ClientDialect, ModelCard, Models, Operation, Outgoing, Refusal, ReplyIdentity, ReplyReader,
+    ReplyWriter, RequestParts, Target, UpstreamDialect,
 };
 
 /// The dialect's name.
-pub const NAME: &str = "openai_responses";
+pub const NAME: &str = names::OPENAI_RESPONSES;
 
 const PATH: &str = "/v1/responses";
 const PATH_COUNT: &str = "/v1/responses/input_tokens";
-/// What a request for a count may hold.
+/// Members that a request for a token count may have.
 const COUNTED: &[&str] = &[
     "model",
     "input",
@@ -68,10 +56,10 @@ const COUNTED: &[&str] = &[
     "truncation",
 ];
 
-/// What the provider adds to a request's `include` to give reasoning back, encrypted.
+/// The `include` value that makes the provider return encrypted reasoning.
 const ENCRYPTED: &str = "reasoning.encrypted_content";
 
-/// What stands before an assistant message's phase where it rides as the signature of its text.
+/// Prefix of the phase of an assistant message, which is stored as the signature of its text.
 const PHASE: &str = "phase=";
 
 /// The dialect.
@@ -96,9 +84,9 @@ impl ClientDialect for OpenAiResponses {
     }
 
     fn forget_own_members(&self, request: &mut Request) {
-        // Every reply of a provider holds what these ask for, and nothing is ever stored there.
+        // We always ask providers for these, and never store anything there.
         let own = ["include", "store", "stream_options", state::KEPT];
-        forget(request, NAME, &own);
+        remove_own(request, NAME, &own);
     }
 
     fn read_request(&self, asked: &RequestParts<'_>) -> Result<Lossy<Request>, Fault> {
@@ -152,7 +140,7 @@ impl UpstreamDialect for OpenAiResponses {
     }
 
     fn max_tool_name(&self, _: &str, name: &str) -> Option<usize> {
-        (!is_plain_name(name, OPENAI_LONGEST_NAME)).then_some(OPENAI_LONGEST_NAME)
+        (!is_plain_name(name, OPENAI_MAX_NAME)).then_some(OPENAI_MAX_NAME)
     }
 
     fn refusal(&self, status: u16, body: &[u8]) -> Option<Refusal> {
@@ -175,12 +163,12 @@ impl UpstreamDialect for OpenAiResponses {
         let mut written = upstream_request::write(request, target);
         let outgoing = &mut written.value;
         PATH_COUNT.clone_into(&mut outgoing.path);
-        outgoing.body = only_members(&outgoing.body, COUNTED);
+        outgoing.body = keep_only(&outgoing.body, COUNTED);
         Some(written)
     }
 
     fn read_count(&self, body: &[u8]) -> Option<u64> {
-        read_member(body, "input_tokens")
+        read_count(body, "input_tokens")
     }
 
     fn passthrough(&self) -> &'static dyn Passthrough {

@@ -2,11 +2,11 @@
 
 use throughline_canonical::Effort;
 
-use crate::dialects::OPENAI_LONGEST_NAME;
 use crate::dialects::profile::{
     BlockRules, EffortsFor, MessageOrder, Profile, Replay, Shows, ThinkingControls, ToolNames,
     Treatment,
 };
+use crate::dialects::shared::tool_names::OPENAI_MAX_NAME;
 
 /// Reasoning items go back unchanged.
 pub(super) static PROFILE: Profile = Profile {
@@ -22,7 +22,7 @@ pub(super) static PROFILE: Profile = Profile {
     blocks: BlockRules::None,
     misses_earlier_thinking: true,
     signs_calls: false,
-    tool_names: ToolNames::Plain { max: OPENAI_LONGEST_NAME },
+    tool_names: ToolNames::Plain { max: OPENAI_MAX_NAME },
     raw_text: false,
     thinking_tags: None,
     model_in_path: false,

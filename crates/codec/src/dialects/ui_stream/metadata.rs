@@ -1,23 +1,23 @@
-//! What rides in `providerMetadata`. Front ends keep it and send it back; nobody looks into it.
+//! Values in `providerMetadata`. Front ends keep them and send them back unread.
 
 use crate::json::{Node, quote_bytes};
 
-/// What a part's maker wants back with it.
+/// A value that the provider wants back with a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Mark<'a> {
+pub(super) enum ProviderValue<'a> {
     /// A signature.
     Signature(&'a str),
-    /// Reasoning its maker encrypted.
+    /// Encrypted reasoning.
     Redacted(&'a str),
 }
 
-/// Our own key, and under it a signature or encrypted reasoning.
+/// Our own key; below it is a signature or encrypted reasoning.
 const OURS: &str = "throughline";
 const SIGNATURE: &str = "signature";
 const REDACTED: &str = "redacted";
 
-/// Where signatures stand: ours, and those of the AI SDK's own providers, which a conversation may have
-/// from the time before it came to us.
+/// Members that hold signatures: ours, and those of the AI SDK's own providers, which older
+/// conversations may contain.
 const SIGNATURES: &[(&str, &str)] = &[
     (OURS, SIGNATURE),
     ("anthropic", "signature"),
@@ -25,33 +25,33 @@ const SIGNATURES: &[(&str, &str)] = &[
     ("vertex", "thoughtSignature"),
     ("googleVertex", "thoughtSignature"),
 ];
-/// Where encrypted reasoning stands.
+/// Members that hold encrypted reasoning.
 const ENCRYPTED: &[(&str, &str)] = &[(OURS, REDACTED), ("anthropic", "redactedData")];
 
-/// The mark in a member of a part, if there is one.
-pub(super) fn read<'a>(part: &Node<'a>, member: &str) -> Option<Mark<'a>> {
+/// Reads the value from a member of a part.
+pub(super) fn read<'a>(part: &Node<'a>, member: &str) -> Option<ProviderValue<'a>> {
     let metadata = part.value().get(member)?;
     let find = |places: &[(&str, &str)]| {
         let text = |(provider, name): &(&str, &str)| metadata.get(provider)?.get(name)?.as_str();
         places.iter().filter_map(text).find(|text| !text.is_empty())
     };
-    let redacted = find(ENCRYPTED).map(Mark::Redacted);
-    redacted.or_else(|| find(SIGNATURES).map(Mark::Signature))
+    let redacted = find(ENCRYPTED).map(ProviderValue::Redacted);
+    redacted.or_else(|| find(SIGNATURES).map(ProviderValue::Signature))
 }
 
-/// The signature in a member of a part.
+/// Reads the signature from a member of a part.
 pub(super) fn signature(part: &Node<'_>, member: &str) -> Option<String> {
     match read(part, member)? {
-        Mark::Signature(text) => Some(text.to_owned()),
-        Mark::Redacted(_) => None,
+        ProviderValue::Signature(text) => Some(text.to_owned()),
+        ProviderValue::Redacted(_) => None,
     }
 }
 
-/// Writes the member of a chunk that holds a mark, with a comma before it.
-pub(super) fn write(mark: Mark<'_>, out: &mut Vec<u8>) {
+/// Writes the metadata member of a chunk, with a comma before it.
+pub(super) fn write(mark: ProviderValue<'_>, out: &mut Vec<u8>) {
     let (name, text) = match mark {
-        Mark::Signature(text) => (SIGNATURE, text),
-        Mark::Redacted(text) => (REDACTED, text),
+        ProviderValue::Signature(text) => (SIGNATURE, text),
+        ProviderValue::Redacted(text) => (REDACTED, text),
     };
     out.extend_from_slice(b",\"providerMetadata\":{\"");
     out.extend_from_slice(OURS.as_bytes());

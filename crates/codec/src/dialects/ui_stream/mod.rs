@@ -1,24 +1,19 @@
-//! The AI SDK's UI message stream: what `useChat` sends, and the chunks it reads. No provider speaks it.
+//! The AI SDK's UI message stream: the requests of `useChat` and the chunks it reads. No provider speaks
+//! it.
 //!
-//! - `client_request`: what a front end asks; `client_messages`: its messages, `tool_parts` the calls and
-//!   results in them;
-//! - `metadata`: what rides in `providerMetadata`, both ways;
-//! - `client_reply`: the chunks of a reply, of those that majors 5, 6 and 7 all know; `step`: the parts
-//!   of it that are open.
+//! - `client_request` reads a front end's request, `client_reply` writes the chunks of the reply;
+//! - `metadata`: values in `providerMetadata`, both ways.
 
 use throughline_canonical::{Event, Fault, Loss, Lossy, Request};
 
-use super::{
-    ClientDialect, Operation, ReplyIdentity, ReplyWriter, RequestParts, forget, frontend_settings,
-    lost_part,
-};
+use crate::dialects::shared::fault_status;
+use crate::dialects::shared::losses::lost_part;
+use crate::dialects::shared::members::remove_own;
+use crate::dialects::{ClientDialect, Operation, ReplyIdentity, ReplyWriter, RequestParts};
 
-mod client_messages;
 mod client_reply;
 mod client_request;
 mod metadata;
-mod step;
-mod tool_parts;
 
 #[cfg(test)]
 mod tests;
@@ -28,10 +23,10 @@ pub const NAME: &str = "ui_stream";
 
 const PATH: &str = "/ui/chat";
 
-/// Member of `request.extra["ui_stream"]`: the id of the message that the reply goes on with.
+/// Member of `request.extra["ui_stream"]`: the id of the message that the reply continues.
 const MESSAGE_ID: &str = "message_id";
 
-/// Whether a path asks for a reply that is under way, to go on with it.
+/// Whether a path resumes a running reply.
 pub fn resumes(path: &str) -> bool {
     let chat = path
         .strip_prefix(PATH)
@@ -58,7 +53,7 @@ impl ClientDialect for UiStream {
     }
 
     fn forget_own_members(&self, request: &mut Request) {
-        forget(request, NAME, &[MESSAGE_ID]);
+        remove_own(request, NAME, &[MESSAGE_ID]);
     }
 
     fn stream_headers(&self) -> &'static [(&'static str, &'static str)] {
@@ -88,9 +83,9 @@ impl ClientDialect for UiStream {
         Box::new(client_reply::Writer::new(request, identity))
     }
 
-    /// The sentence alone: its clients show the body of a refusal to people.
+    /// The message only: clients show the body of an error to the user.
     fn write_fault(&self, fault: &Fault, _: &str) -> (u16, Vec<u8>) {
-        (frontend_settings::status(fault.kind), fault.message.clone().into_bytes())
+        (fault_status::status(fault.kind), fault.message.clone().into_bytes())
     }
 
     fn fault_type(&self) -> &'static str {

@@ -15,6 +15,7 @@ use throughline_canonical::{
 use super::reducer::Messages;
 use super::rules::{Age, check};
 use super::{asked, body, read, read_at, writer};
+use crate::dialects::shared::hidden_reasoning::NOTICE;
 
 #[derive(Clone, Debug)]
 enum Said {
@@ -295,7 +296,7 @@ proptest! {
             .iter()
             .filter(|event| event["type"] == "THINKING_TEXT_MESSAGE_CONTENT")
             .filter_map(|event| event["delta"].as_str())
-            .filter(|delta| *delta != crate::dialects::NOTICE)
+            .filter(|delta| *delta != NOTICE)
             .collect();
         let said = plan.events();
         let said = said.iter().filter_map(|event| match event {

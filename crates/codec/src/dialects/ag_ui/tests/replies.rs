@@ -9,8 +9,9 @@ use throughline_canonical::{
 
 use super::rules::{Age, check};
 use super::{asked, read, read_at, writer, written};
+use crate::dialects::ClientDialect;
 use crate::dialects::ag_ui::AgUi;
-use crate::dialects::{ClientDialect, NOTICE};
+use crate::dialects::shared::hidden_reasoning::NOTICE;
 
 fn kinds(events: &[Value]) -> Vec<&str> {
     let kinds = events.iter().map(|event| event["type"].as_str().unwrap());

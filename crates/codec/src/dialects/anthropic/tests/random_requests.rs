@@ -11,9 +11,9 @@ use throughline_canonical::{
     Source, ThinkingSetting, Tool, ToolChoice,
 };
 
+use super::super::upstream_request::schema;
 use super::values::{object, said, value, word};
 use super::{read_request, write_request};
-use crate::dialects::anthropic::schema;
 
 fn dialect() -> impl Strategy<Value = String> {
     prop_oneof![Just("anthropic".to_owned()), Just("gemini".to_owned())]

@@ -6,8 +6,9 @@ use throughline_canonical::{
 };
 
 use super::super::client_reply::PING;
-use super::super::{Anthropic, LONGEST_REPLY, upstream_reply};
+use super::super::{Anthropic, upstream_reply};
 use super::{TARGET, identity, read_reply, streamed, whole};
+use crate::dialects::shared::limits::MAX_REPLY_BYTES;
 use crate::dialects::{ClientDialect, ReplyReader, UpstreamDialect};
 use crate::framing::sse::Framer;
 
@@ -401,7 +402,7 @@ fn an_unreadable_reply_is_a_fault() {
         ends += usize::from(matches!(event, Event::Ended { .. }));
     };
     let megabyte = vec![b' '; 1 << 20];
-    for _ in 0..=LONGEST_REPLY >> 20 {
+    for _ in 0..=MAX_REPLY_BYTES >> 20 {
         ReplyReader::push(&mut *reader, &megabyte, &mut count);
     }
     reader.finish(&mut count);

@@ -5,8 +5,8 @@ use proptest::prelude::*;
 use serde_json::json;
 use throughline_canonical::{EndReason, FaultKind};
 
-use super::super::upstream_reply::{EVENT_LIMIT, REPLY_LIMIT};
 use super::*;
+use crate::dialects::shared::limits::{MAX_EVENT_BYTES, MAX_REPLY_BYTES};
 
 fn candidate(parts: impl Into<Value>) -> Value {
     let parts = parts.into();
@@ -67,7 +67,7 @@ fn a_reply_over_the_limit_is_a_fault() {
     let piece = "x".repeat(1 << 20);
     for streamed in [true, false] {
         for head in ["data: {\"a\":\"", "{\"a\":\"", "[{\"a\":\""] {
-            let limit = if streamed { EVENT_LIMIT } else { REPLY_LIMIT };
+            let limit = if streamed { MAX_EVENT_BYTES } else { MAX_REPLY_BYTES };
             let mut pieces = vec![head.as_bytes()];
             pieces.resize(2 + (limit >> 20), piece.as_bytes());
             let (lines, reply) = events(streamed, "", &pieces);
@@ -75,7 +75,7 @@ fn a_reply_over_the_limit_is_a_fault() {
             assert_eq!(lines.len(), 2);
         }
     }
-    let whole = format!("data: {{\"a\":\"{}\"}}\n\n", "x".repeat(EVENT_LIMIT));
+    let whole = format!("data: {{\"a\":\"{}\"}}\n\n", "x".repeat(MAX_EVENT_BYTES));
     assert_eq!(events(true, "", &[whole.as_bytes()]).1.reason, Some(EndReason::Failed));
 }
 

@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 use throughline_canonical::{Block, BlockStart, Delta, EndReason, Event, Fold, Reply, Usage};
 
 use super::{Ollama, identity, lines, read_reply};
-use crate::dialects::{ClientDialect, NOTICE};
+use crate::dialects::ClientDialect;
+use crate::dialects::shared::hidden_reasoning::NOTICE;
 
 #[derive(Clone, Debug)]
 enum Said {

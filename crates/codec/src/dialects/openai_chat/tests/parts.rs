@@ -5,7 +5,7 @@ use throughline_canonical::{Block, BlockStart, EndReason};
 
 use super::*;
 use crate::dialects::anthropic::Anthropic;
-use crate::dialects::openai_chat::{NOTICE, without_notice};
+use crate::dialects::shared::hidden_reasoning::{NOTICE, without_notice};
 
 /// The events of a stream of these deltas.
 fn events(variant: &str, stream: &str) -> Vec<Event<'static>> {

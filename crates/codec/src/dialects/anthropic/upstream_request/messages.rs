@@ -1,0 +1,359 @@
+//! Writes the conversation of a request. Settings and tools are in `upstream_request`.
+
+use std::borrow::Cow;
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use serde_json::Value;
+use throughline_canonical::{Block, Loss, MediaKind, Message, Reason, Role, Source};
+
+use super::super::NAME;
+use super::{RequestWriter, list};
+use crate::json::{Kind, ObjectWriter, validate};
+
+/// Arguments with deeper nesting are sent as text.
+const DEPTH: usize = 256;
+
+/// Consecutive messages of one role, which the provider treats as one.
+pub(crate) struct Turn<'a> {
+    role: Role,
+    /// Tool results, which must come first.
+    results: Vec<u8>,
+    rest: Vec<u8>,
+    /// The text, if there is nothing else.
+    lone: Option<&'a str>,
+}
+
+impl Turn<'_> {
+    fn is_empty(&self) -> bool {
+        self.results.is_empty() && self.rest.is_empty()
+    }
+}
+
+impl RequestWriter {
+    /// Joins consecutive messages of one role.
+    pub(crate) fn turns<'a>(&mut self, messages: &'a [Message]) -> Vec<Turn<'a>> {
+        let mut turns: Vec<Turn<'_>> = Vec::new();
+        for message in messages {
+            let mut turn = match turns
+                .pop_if(|turn| turn.role == message.role && message.role != Role::System)
+            {
+                Some(turn) => turn,
+                None => {
+                    Turn { role: message.role, results: Vec::new(), rest: Vec::new(), lone: None }
+                }
+            };
+            for block in &message.content {
+                self.block(&mut turn, block);
+            }
+            if !turn.is_empty() {
+                turns.push(turn);
+            } else if !message.content.is_empty() {
+                self.omitted("message", "empty");
+            }
+        }
+        turns
+    }
+
+    fn block<'a>(&mut self, turn: &mut Turn<'a>, block: &'a Block) {
+        let first = turn.is_empty();
+        let before = turn.rest.len();
+        let (role, rest) = (turn.role, &mut turn.rest);
+        match (block, role) {
+            (Block::ToolResult { id, content, is_error, .. }, Role::User) => {
+                if !rest.is_empty() {
+                    self.adapted("tool_result", "goes_first");
+                }
+                turn.lone = None;
+                separate(&mut turn.results);
+                self.tool_result(&mut turn.results, id, content, *is_error);
+                return;
+            }
+            (Block::Text { text, signature, .. }, _) => self.text(rest, text, signature.as_deref()),
+            (Block::Refusal { text }, Role::Assistant) => {
+                if self.is_sendable(text) {
+                    self.adapted("refusal", "as_text");
+                    separate(rest);
+                    write_text(rest, text);
+                }
+            }
+            (Block::Thinking { text, signature }, Role::Assistant) => {
+                let signature = signature.as_deref().filter(|signature| !signature.is_empty());
+                if signature.is_none() && !self.unsigned {
+                    self.unsigned_thinking();
+                    return;
+                }
+                separate(rest);
+                let mut block = ObjectWriter::new(rest);
+                block.text("type", "thinking").text("thinking", text);
+                if let Some(signature) = signature {
+                    block.text("signature", signature);
+                }
+                block.end();
+            }
+            (Block::Redacted { data }, Role::Assistant) => {
+                separate(rest);
+                let mut block = ObjectWriter::new(rest);
+                block.text("type", "redacted_thinking").text("data", data).end();
+            }
+            (Block::ToolCall { id, name, arguments, signature }, Role::Assistant) => {
+                if signature.is_some() {
+                    self.omitted("tool_call.signature", "no_place");
+                }
+                let id = self.call_id(id);
+                separate(rest);
+                let mut block = ObjectWriter::new(rest);
+                block.text("type", "tool_use").text("id", &id).text("name", name);
+                if !write_arguments(block.key("input"), arguments) {
+                    self.adapted("tool_call.arguments", "not_an_object");
+                }
+                block.end();
+            }
+            (Block::Media { kind, source, name }, Role::User) => {
+                self.media(rest, *kind, source, name.as_deref());
+            }
+            (Block::Opaque { dialect, value }, _) => self.opaque(rest, dialect, value),
+            (Block::Media { .. }, _) => self.omitted("media", "role"),
+            (Block::Thinking { .. } | Block::Redacted { .. }, _) => {
+                self.omitted("thinking", "role");
+            }
+            (Block::ToolCall { .. }, _) => self.omitted("tool_call", "role"),
+            (Block::ToolResult { .. }, _) => self.omitted("tool_result", "role"),
+            (Block::Refusal { .. }, _) => self.omitted("refusal", "role"),
+        }
+        if turn.rest.len() > before {
+            turn.lone = match block {
+                Block::Text { text, .. } | Block::Refusal { text } if first => Some(text),
+                _ => None,
+            };
+        }
+    }
+
+    /// A signature cannot be invented, and the provider rejects the request without one.
+    fn unsigned_thinking(&mut self) {
+        for loss in &mut self.losses {
+            if let Loss::ThinkingOmitted { blocks, reason: Reason::Shape } = loss {
+                *blocks += 1;
+                return;
+            }
+        }
+        self.losses.push(Loss::ThinkingOmitted { blocks: 1, reason: Reason::Shape });
+    }
+
+    fn tool_result(&mut self, out: &mut Vec<u8>, id: &str, content: &[Block], is_error: bool) {
+        let id = self.call_id(id);
+        let mut result = ObjectWriter::new(out);
+        result.text("type", "tool_result").text("tool_use_id", &id);
+        if let [Block::Text { text, signature: None, .. }] = content {
+            // An empty text is allowed here.
+            result.text("content", text);
+        } else {
+            let (mut parts, mut lone) = (Vec::new(), None);
+            for part in content {
+                let (first, before) = (parts.is_empty(), parts.len());
+                self.result_part(&mut parts, part);
+                if parts.len() > before {
+                    lone = match part {
+                        Block::Text { text, .. } if first => Some(text),
+                        _ => None,
+                    };
+                }
+            }
+            match lone {
+                Some(text) => {
+                    result.text("content", text);
+                }
+                None if parts.is_empty() => {}
+                None => {
+                    let out = result.key("content");
+                    out.push(b'[');
+                    out.append(&mut parts);
+                    out.push(b']');
+                }
+            }
+        }
+        if is_error {
+            result.raw("is_error", b"true");
+        }
+        result.end();
+    }
+
+    fn result_part(&mut self, out: &mut Vec<u8>, part: &Block) {
+        match part {
+            Block::Text { text, signature, .. } => self.text(out, text, signature.as_deref()),
+            Block::Media { kind, source, name } => {
+                self.media(out, *kind, source, name.as_deref());
+            }
+            Block::Opaque { dialect, value } => self.opaque(out, dialect, value),
+            _ => self.omitted("tool_result.part", "no_place"),
+        }
+    }
+
+    fn text(&mut self, out: &mut Vec<u8>, text: &str, signature: Option<&str>) {
+        if signature.is_some() {
+            self.omitted("text.signature", "no_place");
+        }
+        if self.is_sendable(text) {
+            separate(out);
+            write_text(out, text);
+        }
+    }
+
+    fn media(&mut self, out: &mut Vec<u8>, kind: MediaKind, source: &Source, name: Option<&str>) {
+        let (word, types): (_, &[&str]) = match kind {
+            MediaKind::Image => ("image", &["image/jpeg", "image/png", "image/gif", "image/webp"]),
+            MediaKind::Document => ("document", &["application/pdf"]),
+            MediaKind::Audio => return self.omitted("media", "no_place"),
+            MediaKind::Video => return self.omitted("media", "no_place"),
+        };
+        let read = read_text(kind, source);
+        let source = read.as_ref().unwrap_or(source);
+        match source {
+            Source::Base64 { media_type, .. } if !types.contains(&media_type.as_str()) => {
+                return self.omitted("media", "media_type");
+            }
+            Source::Text { .. } if kind == MediaKind::Image => {
+                return self.omitted("media", "media_type");
+            }
+            Source::File { dialect, .. } if dialect != NAME => {
+                return self.omitted("media", "foreign_file");
+            }
+            _ => {}
+        }
+        separate(out);
+        let mut block = ObjectWriter::new(out);
+        block.text("type", word);
+        let mut place = block.object("source");
+        match source {
+            Source::Base64 { media_type, data } => {
+                place.text("type", "base64").text("media_type", media_type).text("data", data);
+            }
+            Source::Text { text } => {
+                place.text("type", "text").text("media_type", "text/plain").text("data", text);
+            }
+            // The provider detects the media type.
+            Source::Url { url, .. } => {
+                place.text("type", "url").text("url", url);
+            }
+            Source::File { id, .. } => {
+                place.text("type", "file").text("file_id", id);
+            }
+        }
+        place.end();
+        match name {
+            Some(name) if kind == MediaKind::Document => {
+                block.text("title", name);
+            }
+            Some(_) => self.omitted("media.name", "no_place"),
+            None => {}
+        }
+        block.end();
+    }
+
+    fn opaque(&mut self, out: &mut Vec<u8>, dialect: &str, value: &Value) {
+        if dialect == NAME && value.is_object() {
+            separate(out);
+            out.extend_from_slice(value.to_string().as_bytes());
+        } else {
+            self.omitted("block", "foreign_dialect");
+        }
+    }
+
+    /// Whether a text can be sent: providers reject white space alone, and an empty text is
+    /// pointless.
+    pub(crate) fn is_sendable(&mut self, text: &str) -> bool {
+        let blank = text.trim().is_empty();
+        if blank && !text.is_empty() {
+            self.omitted("text", "empty");
+        }
+        !blank
+    }
+
+    /// Ids may have letters, digits, `_` and `-`. Other ids are encoded deterministically, so that
+    /// call and result still match, also in later turns.
+    fn call_id<'a>(&mut self, id: &'a str) -> Cow<'a, str> {
+        let allowed = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
+        if !id.is_empty() && id.bytes().all(allowed) {
+            return Cow::Borrowed(id);
+        }
+        self.adapted("tool_call.id", "characters");
+        let mut spelled = String::from("call");
+        for byte in id.bytes() {
+            if allowed(byte) {
+                spelled.push(char::from(byte));
+            } else {
+                spelled.push_str(&format!("_{byte:02x}"));
+            }
+        }
+        Cow::Owned(spelled)
+    }
+}
+
+/// Writes arguments as an object. Returns whether they were one; other arguments are sent as text.
+pub(crate) fn write_arguments(out: &mut Vec<u8>, arguments: &str) -> bool {
+    let arguments = arguments.trim();
+    match validate(arguments.as_bytes(), DEPTH) {
+        Ok(Kind::Object) => out.extend_from_slice(arguments.as_bytes()),
+        Ok(Kind::Null) => out.extend_from_slice(b"{}"),
+        _ if arguments.is_empty() => out.extend_from_slice(b"{}"),
+        _ => {
+            ObjectWriter::new(out).text("arguments", arguments).end();
+            return false;
+        }
+    }
+    true
+}
+
+/// Writes the list of messages.
+pub(crate) fn write_turns(turns: &[Turn<'_>], out: &mut Vec<u8>) {
+    list(out, turns, |out, turn| {
+        let mut message = ObjectWriter::new(out);
+        message.text(
+            "role",
+            match turn.role {
+                Role::System => "system",
+                Role::User => "user",
+                Role::Assistant => "assistant",
+            },
+        );
+        if let Some(text) = turn.lone {
+            message.text("content", text);
+        } else {
+            let out = message.key("content");
+            out.push(b'[');
+            out.extend_from_slice(&turn.results);
+            if !turn.results.is_empty() && !turn.rest.is_empty() {
+                out.push(b',');
+            }
+            out.extend_from_slice(&turn.rest);
+            out.push(b']');
+        }
+        message.end();
+    });
+}
+
+/// Reads a document of plain text, which the provider accepts only as text. `None` for other
+/// documents or invalid bytes.
+fn read_text(kind: MediaKind, source: &Source) -> Option<Source> {
+    match source {
+        Source::Base64 { media_type, data }
+            if kind == MediaKind::Document && media_type.starts_with("text/") =>
+        {
+            let text = String::from_utf8(BASE64_STANDARD.decode(data).ok()?).ok()?;
+            Some(Source::Text { text })
+        }
+        _ => None,
+    }
+}
+
+/// Writes a text block.
+pub(crate) fn write_text(out: &mut Vec<u8>, text: &str) {
+    ObjectWriter::new(out).text("type", "text").text("text", text).end();
+}
+
+/// Adds a comma if something precedes.
+fn separate(out: &mut Vec<u8>) {
+    if !out.is_empty() {
+        out.push(b',');
+    }
+}

@@ -1,0 +1,104 @@
+//! Keep-alives and errors in a stream that passes through, and the span of the model name.
+
+use throughline_canonical::Fault;
+
+use super::client_reply::KEEP_ALIVE;
+use super::{Gemini, Variant, address, errors};
+use crate::dialects::RequestParts;
+use crate::dialects::opaque_outline::OpaqueOutline;
+use crate::dialects::passthrough::{ModelNameSpan, Passthrough, StreamInjector, close_event};
+use crate::json::{Kind, Span, each_member};
+
+mod outline;
+
+impl Passthrough for Gemini {
+    fn places(&self, asked: &RequestParts<'_>) -> Option<OpaqueOutline> {
+        let (model, method) = address::read(asked.path).ok()?;
+        outline::read(asked.body, &model, method).ok()
+    }
+
+    fn path(&self, path: &str, model: &str, renamed: bool, variant: &str) -> String {
+        let variant = Variant::read(variant);
+        let as_it_came = !renamed && !variant.vertex && path.starts_with("/v1");
+        match address::read(path) {
+            Ok((_, method)) if !as_it_came => address::write(model, method, variant),
+            _ => path.to_owned(),
+        }
+    }
+
+    fn place(&self, content: usize, part: Option<usize>) -> String {
+        match part {
+            Some(part) => format!("contents.{content}.parts.{part}"),
+            None => format!("contents.{content}"),
+        }
+    }
+
+    fn model_name_span(&self, _: &[u8], data: &[u8]) -> ModelNameSpan {
+        match self.model_of(data) {
+            Some(name) => ModelNameSpan::Here(name),
+            None => ModelNameSpan::None,
+        }
+    }
+
+    fn model_of(&self, reply: &[u8]) -> Option<Span> {
+        let mut name = None;
+        each_member(reply, 0, |key, kind, span| {
+            if matches!(key, b"modelVersion" | b"model_version") && kind == Kind::String {
+                name = Some(span.start + 1..span.end - 1);
+            }
+        })
+        .ok()?;
+        name
+    }
+
+    fn injector(&self) -> Box<dyn StreamInjector> {
+        Box::new(Injector)
+    }
+}
+
+#[derive(Debug)]
+struct Injector;
+
+impl StreamInjector for Injector {
+    fn keep_alive(&self) -> Vec<u8> {
+        KEEP_ALIVE.to_vec()
+    }
+
+    fn error(&self, fault: &Fault, half: Option<&[u8]>) -> Vec<u8> {
+        let told = errors::value(fault);
+        let mut out = Vec::new();
+        close_event(half, &told["error"].to_string(), &mut out);
+        out.extend_from_slice(format!("data: {told}\n\n").as_bytes());
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_changes_only_where_it_has_to() {
+        let odd = "/v1beta/models/g%2D3:streamGenerateContent";
+        for (path, renamed, variant, expected) in [
+            (odd, false, "", odd),
+            (odd, true, "", "/v1beta/models/new:streamGenerateContent"),
+            ("/models/g:countTokens", false, "", "/v1beta/models/new:countTokens"),
+            (
+                "/v1/models/g:generateContent",
+                false,
+                "vertex",
+                "/publishers/google/models/new:generateContent",
+            ),
+        ] {
+            assert_eq!(Gemini.path(path, "new", renamed, variant), expected);
+        }
+    }
+
+    #[test]
+    fn the_models_name_is_found_in_every_piece() {
+        let piece = r#"{"candidates":[],"modelVersion":"g-3"}"#;
+        assert_eq!(Gemini.model_name_span(b"", piece.as_bytes()), ModelNameSpan::Here(33..36));
+        assert_eq!(Gemini.model_name_span(b"", b"{}"), ModelNameSpan::None);
+    }
+}

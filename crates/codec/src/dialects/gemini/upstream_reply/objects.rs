@@ -1,0 +1,129 @@
+//! Splits a byte stream into JSON objects: a growing list, an error between events, or a whole
+//! reply.
+
+/// Splits a stream into its outermost objects.
+#[derive(Debug)]
+pub(crate) struct Objects {
+    /// The start of an incomplete object.
+    carry: Vec<u8>,
+    depth: usize,
+    position: Place,
+    limit: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    Value,
+    String,
+    /// After a backslash in a string.
+    Escape,
+}
+
+/// An object exceeds the limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TooLong;
+
+impl Objects {
+    /// Creates a splitter for objects of at most `limit` bytes.
+    pub(crate) fn new(limit: usize) -> Self {
+        Self { carry: Vec::new(), depth: 0, position: Place::Value, limit }
+    }
+
+    /// Reads the next bytes and emits each complete object.
+    pub(crate) fn push(
+        &mut self,
+        bytes: &[u8],
+        mut object: impl FnMut(&[u8]),
+    ) -> Result<(), TooLong> {
+        let (mut start, mut at) = (0, 0);
+        loop {
+            let rest = bytes.get(at..).unwrap_or_default();
+            let found = match self.position {
+                _ if rest.is_empty() => None,
+                Place::Value if self.depth == 0 => {
+                    let found = memchr::memchr(b'{', rest);
+                    start = at + found.unwrap_or(rest.len());
+                    found
+                }
+                Place::Value => memchr::memchr3(b'{', b'}', b'"', rest),
+                Place::String => memchr::memchr2(b'"', b'\\', rest),
+                Place::Escape => Some(0),
+            };
+            let Some(found) = found else {
+                break;
+            };
+            let byte = rest[found];
+            at += found + 1;
+            match (self.position, byte) {
+                (Place::Escape, _) => self.position = Place::String,
+                (Place::String, b'"') => self.position = Place::Value,
+                (Place::String, _) => self.position = Place::Escape,
+                (Place::Value, b'"') => self.position = Place::String,
+                (Place::Value, b'{') => self.depth += 1,
+                (Place::Value, _) => {
+                    self.depth -= 1;
+                    if self.depth == 0 {
+                        let piece = &bytes[start..at];
+                        if self.carry.len() + piece.len() > self.limit {
+                            return Err(TooLong);
+                        }
+                        if self.carry.is_empty() {
+                            object(piece);
+                        } else {
+                            self.carry.extend_from_slice(piece);
+                            object(&self.carry);
+                            self.carry.clear();
+                        }
+                        start = at;
+                    }
+                }
+            }
+        }
+        if self.depth > 0 {
+            let piece = &bytes[start..];
+            if self.carry.len() + piece.len() > self.limit {
+                return Err(TooLong);
+            }
+            self.carry.extend_from_slice(piece);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cut(pieces: &[&[u8]], limit: usize) -> Result<Vec<String>, TooLong> {
+        let mut objects = Objects::new(limit);
+        let mut all = Vec::new();
+        for piece in pieces {
+            objects.push(piece, |object| {
+                all.push(String::from_utf8_lossy(object).into_owned());
+            })?;
+        }
+        Ok(all)
+    }
+
+    #[test]
+    fn objects_are_the_same_for_every_split() {
+        let stream = r#"[{"a":"}\"{"}, {"b":{"c":[{}]}} ,{"d":"\\"}]{}x{"half":"#.as_bytes();
+        let expected = [r#"{"a":"}\"{"}"#, r#"{"b":{"c":[{}]}}"#, r#"{"d":"\\"}"#, "{}"];
+        for at in 0..=stream.len() {
+            let (one, two) = stream.split_at(at);
+            assert_eq!(cut(&[one, two], 100).unwrap(), expected, "cut at {at}");
+        }
+        let bytes: Vec<&[u8]> = stream.chunks(1).collect();
+        assert_eq!(cut(&bytes, 100).unwrap(), expected);
+    }
+
+    #[test]
+    fn an_object_has_a_bound_however_it_arrives() {
+        let stream = br#"{"a":"0123456789"}"#;
+        for at in 0..stream.len() {
+            let (one, two) = stream.split_at(at);
+            assert_eq!(cut(&[one, two], stream.len() - 1), Err(TooLong));
+            assert!(cut(&[one, two], stream.len()).is_ok());
+        }
+    }
+}

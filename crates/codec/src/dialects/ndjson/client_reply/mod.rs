@@ -1,0 +1,330 @@
+//! Writes the lines of a reply. Each line is a numbered object. The lines of a block share the
+//! number of the block, so interleaved blocks can be reassembled.
+
+use serde_json::json;
+use throughline_canonical::{
+    BlockStart, Delta, EndDetails, EndReason, Event, Fault, FaultKind, Reply, Request, Show, Usage,
+};
+
+use crate::dialects::ReplyWriter;
+use crate::dialects::shared::number::write_number;
+use crate::dialects::shared::reply_end::fault_of_end;
+use crate::json::{OneLine, escape_bytes, quote_bytes};
+
+mod whole;
+
+/// White space before an object is ignored by line readers and JSON readers.
+const KEEP_ALIVE: &[u8] = b" ";
+
+/// Writes one reply.
+pub(super) struct Writer {
+    /// The client's name of the model, else the provider's.
+    pub(super) model: String,
+    /// Whether the client wants no reasoning, only signatures.
+    pub(super) hidden: bool,
+    open: Vec<OpenBlock>,
+    /// Numbers of blocks and lines so far.
+    blocks: usize,
+    lines: usize,
+    /// Whether there was text or a call.
+    answered: bool,
+    usage: Usage,
+    details: EndDetails,
+    failed: Option<FaultKind>,
+    ended: bool,
+}
+
+/// An open block.
+struct OpenBlock {
+    index: u32,
+    number: usize,
+    kind: BlockKind,
+    /// Whether a line of it was written.
+    begun: bool,
+    signature: String,
+}
+
+enum BlockKind {
+    Text { refusal: bool },
+    Thinking,
+    Call(Call),
+}
+
+struct Call {
+    id: String,
+    name: String,
+    arguments: String,
+}
+
+impl Writer {
+    pub(super) fn new(request: &Request) -> Self {
+        Self {
+            model: request.model.clone(),
+            hidden: request.thinking.show == Some(Show::Hidden),
+            open: Vec::new(),
+            blocks: 0,
+            lines: 0,
+            answered: false,
+            usage: Usage::default(),
+            details: EndDetails::default(),
+            failed: None,
+            ended: false,
+        }
+    }
+
+    /// Ends a line with its number.
+    fn close(&mut self, out: &mut Vec<u8>) {
+        self.lines += 1;
+        out.extend_from_slice(b",\"seq\":");
+        write_number(self.lines, out);
+        out.extend_from_slice(b"}\n");
+    }
+
+    /// Writes a line with content.
+    fn line(&mut self, kind: &str, content: &str, more: &[u8], block: usize, out: &mut Vec<u8>) {
+        out.extend_from_slice(b"{\"type\":\"");
+        out.extend_from_slice(kind.as_bytes());
+        out.extend_from_slice(b"\",\"content\":\"");
+        escape_bytes(content, out);
+        out.push(b'"');
+        out.extend_from_slice(more);
+        out.extend_from_slice(b",\"block\":");
+        write_number(block, out);
+        self.close(out);
+    }
+
+    fn start(&mut self, index: u32, block: &BlockStart<'_>, out: &mut Vec<u8>) {
+        self.stop(index, out);
+        let (kind, text, signature) = match block {
+            BlockStart::Text { text } => (BlockKind::Text { refusal: false }, &**text, ""),
+            BlockStart::Refusal { text } => (BlockKind::Text { refusal: true }, &**text, ""),
+            BlockStart::Thinking { text, signature } => {
+                (BlockKind::Thinking, &**text, &**signature)
+            }
+            BlockStart::Redacted { data } => {
+                self.line("redacted_thinking", data, b"", self.blocks, out);
+                self.blocks += 1;
+                return;
+            }
+            BlockStart::ToolCall { id, name } => {
+                let call = Call {
+                    id: id.clone().into_owned(),
+                    name: name.clone().into_owned(),
+                    arguments: String::new(),
+                };
+                (BlockKind::Call(call), "", "")
+            }
+            // Only its provider can read it.
+            BlockStart::Opaque { .. } => return,
+        };
+        self.open.push(OpenBlock {
+            index,
+            number: self.blocks,
+            kind,
+            begun: false,
+            signature: signature.to_owned(),
+        });
+        self.blocks += 1;
+        self.grow(self.open.len() - 1, text, out);
+    }
+
+    fn delta(&mut self, index: u32, delta: &Delta<'_>, out: &mut Vec<u8>) {
+        let Some(position) = self.open.iter().rposition(|open| open.index == index) else {
+            return;
+        };
+        let Some(open) = self.open.get_mut(position) else {
+            return;
+        };
+        match (&mut open.kind, delta) {
+            (BlockKind::Text { .. }, Delta::Text(text))
+            // Providers may send plain text inside a reasoning block.
+            | (BlockKind::Thinking, Delta::Thinking(text) | Delta::Text(text)) => {
+                self.grow(position, text, out);
+            }
+            (BlockKind::Call(call), Delta::ToolArguments(text)) => call.arguments.push_str(text),
+            (_, Delta::Signature(mark)) => mark.as_ref().clone_into(&mut open.signature),
+            (BlockKind::Text { .. }, Delta::Citation(citation)) => {
+                let number = open.number;
+                let Some(url) = &citation.url else { return };
+                let title = citation.title.as_deref();
+                let title = title.map_or_else(Vec::new, |title| {
+                    let mut member = b",\"title\":".to_vec();
+                    quote_bytes(title, &mut member);
+                    member
+                });
+                self.line("source", url, &title, number, out);
+            }
+            _ => {}
+        }
+    }
+
+    fn grow(&mut self, position: usize, text: &str, out: &mut Vec<u8>) {
+        let Some(open) = self.open.get_mut(position).filter(|_| !text.is_empty()) else {
+            return;
+        };
+        let (kind, more): (_, &[u8]) = match open.kind {
+            BlockKind::Text { refusal: false } => ("text", b""),
+            BlockKind::Text { refusal: true } => ("text", b",\"refusal\":true"),
+            BlockKind::Thinking if self.hidden => return,
+            BlockKind::Thinking if open.begun => ("thinking", b",\"append\":true"),
+            BlockKind::Thinking => ("thinking", b",\"append\":false"),
+            BlockKind::Call(_) => return,
+        };
+        open.begun = true;
+        let number = open.number;
+        self.answered |= kind == "text";
+        self.line(kind, text, more, number, out);
+    }
+
+    fn stop(&mut self, index: u32, out: &mut Vec<u8>) {
+        if let Some(position) = self.open.iter().rposition(|open| open.index == index) {
+            let open = self.open.remove(position);
+            self.finish(&open, out);
+        }
+    }
+
+    fn finish(&mut self, open: &OpenBlock, out: &mut Vec<u8>) {
+        if let BlockKind::Call(call) = &open.kind {
+            return self.call(call, open, out);
+        }
+        if open.signature.is_empty() {
+            return;
+        }
+        if matches!(open.kind, BlockKind::Text { .. }) && !open.begun {
+            // Otherwise the client could not know that the signature belongs to a text.
+            self.line("text", "", b"", open.number, out);
+        }
+        self.line("thinking_signature", &open.signature, b"", open.number, out);
+    }
+
+    fn call(&mut self, call: &Call, open: &OpenBlock, out: &mut Vec<u8>) {
+        self.answered = true;
+        out.extend_from_slice(b"{\"type\":\"tool_call\",\"id\":");
+        quote_bytes(&call.id, out);
+        out.extend_from_slice(b",\"name\":");
+        quote_bytes(&call.name, out);
+        out.extend_from_slice(b",\"arguments\":");
+        write_arguments(&call.arguments, out);
+        if !open.signature.is_empty() {
+            out.extend_from_slice(b",\"signature\":");
+            quote_bytes(&open.signature, out);
+        }
+        out.extend_from_slice(b",\"block\":");
+        write_number(open.number, out);
+        self.close(out);
+    }
+
+    fn fault(&mut self, fault: &Fault, out: &mut Vec<u8>) {
+        if self.failed.is_some() {
+            return;
+        }
+        self.failed = Some(fault.kind);
+        // Incomplete blocks are dropped.
+        self.open.clear();
+        out.extend_from_slice(b"{\"type\":\"error\",\"message\":");
+        quote_bytes(&fault.message, out);
+        out.extend_from_slice(b",\"kind\":");
+        out.extend_from_slice(json!(fault.kind).to_string().as_bytes());
+        self.close(out);
+    }
+
+    fn end(&mut self, reason: &EndReason, out: &mut Vec<u8>) {
+        if let Some(fault) = fault_of_end(reason) {
+            self.fault(&fault, out);
+        }
+        for open in std::mem::take(&mut self.open) {
+            self.finish(&open, out);
+        }
+        self.ended = true;
+        out.extend_from_slice(b"{\"type\":\"done\",\"reason\":\"");
+        out.extend_from_slice(done_word(reason, self.answered, self.failed).as_bytes());
+        out.extend_from_slice(b"\",\"stop_reason\":");
+        quote_bytes(stop_word(reason), out);
+        out.extend_from_slice(b",\"model\":");
+        quote_bytes(&self.model, out);
+        out.extend_from_slice(b",\"usage\":");
+        out.extend_from_slice(json!(self.usage).to_string().as_bytes());
+        if !self.details.is_empty() {
+            out.extend_from_slice(b",\"details\":");
+            out.extend_from_slice(json!(self.details).to_string().as_bytes());
+        }
+        self.close(out);
+    }
+}
+
+/// Writes the arguments of a call: as JSON, or as a string if they are malformed.
+fn write_arguments(arguments: &str, out: &mut Vec<u8>) {
+    match OneLine::of(arguments) {
+        _ if arguments.trim().is_empty() => out.extend_from_slice(b"{}"),
+        Some(line) => line.write(out),
+        None => quote_bytes(arguments, out),
+    }
+}
+
+/// The outcome of a run.
+pub(super) fn done_word(
+    reason: &EndReason,
+    answered: bool,
+    failed: Option<FaultKind>,
+) -> &'static str {
+    match (failed, reason) {
+        (_, EndReason::Cut) => "interrupted",
+        (Some(FaultKind::TimedOut), _) => "timeout",
+        (Some(FaultKind::Unreachable), _) => "interrupted",
+        (Some(_), _) | (None, EndReason::Failed) => "error",
+        (None, EndReason::Length) => "truncated",
+        (None, EndReason::Refusal) => "completed",
+        (None, _) if !answered => "empty",
+        (None, _) => "completed",
+    }
+}
+
+/// The canonical stop reason, else the provider's.
+pub(super) fn stop_word(reason: &EndReason) -> &str {
+    match reason {
+        EndReason::Stop => "stop",
+        EndReason::Length => "length",
+        EndReason::StopSequence => "stop_sequence",
+        EndReason::ToolCalls => "tool_calls",
+        EndReason::Pause => "pause",
+        EndReason::Refusal => "refusal",
+        EndReason::Other(word) => word,
+        EndReason::Failed => "failed",
+        EndReason::Cut => "cut",
+    }
+}
+
+impl ReplyWriter for Writer {
+    fn push(&mut self, event: &Event<'_>, out: &mut Vec<u8>) {
+        if self.ended {
+            return;
+        }
+        match event {
+            Event::Usage(usage) => self.usage.update(*usage),
+            Event::EndExplained(details) => self.details.clone_from(details),
+            Event::Ended { reason } => self.end(reason, out),
+            // After an error, only the end matters.
+            _ if self.failed.is_some() => {}
+            Event::MessageStarted { model, .. } => {
+                if self.model.is_empty() {
+                    self.model = model.clone().into_owned();
+                }
+            }
+            Event::BlockStarted { index, block } => self.start(*index, block, out),
+            Event::BlockDelta { index, delta } => self.delta(*index, delta, out),
+            Event::BlockEnded { index } => self.stop(*index, out),
+            Event::Fault(fault) => self.fault(fault, out),
+            Event::Transformed { .. } => {}
+        }
+    }
+
+    fn keep_alive(&mut self, out: &mut Vec<u8>) {
+        if !self.ended {
+            out.extend_from_slice(KEEP_ALIVE);
+        }
+    }
+
+    fn whole(&self, reply: &Reply) -> Vec<u8> {
+        whole::write(self, reply)
+    }
+}

@@ -1,0 +1,527 @@
+//! Writes a streamed reply. Nearly all chunks are written by hand: only the text changes between
+//! them.
+
+use serde_json::Value;
+use throughline_canonical::{
+    BlockStart, Citation, Delta, EndDetails, EndReason, Event, Fault, FaultKind, Reply, Request,
+    Usage,
+};
+
+use self::form::Form;
+use super::{CUSTOM, NAME, annotations, errors, usage};
+use crate::dialects::shared::hidden_reasoning::{BREAK, NOTICE};
+use crate::dialects::shared::number::write_number;
+use crate::dialects::shared::reply_end::fault_of_end;
+use crate::dialects::shared::{keep_alive, openai_annotations};
+use crate::dialects::{ReplyIdentity, ReplyWriter};
+use crate::json::{escape, escape_bytes};
+
+mod calls;
+mod form;
+mod whole;
+
+/// Writes one reply.
+pub(super) struct Writer {
+    /// Members that identify the reply.
+    pub(super) id: String,
+    pub(super) created: u64,
+    pub(super) model: String,
+    pub(super) form: Form,
+    /// All bytes before the content of a delta.
+    head: Vec<u8>,
+    /// All bytes after it.
+    tail: &'static [u8],
+    /// Whether the role was sent. It is sent once, in the first delta, because clients concatenate
+    /// repeated values.
+    role_said: bool,
+    blocks: Vec<(u32, BlockKind)>,
+    /// Signatures of open blocks. A later one replaces an earlier one, but clients concatenate
+    /// repeated values. So each is sent at the end of its block.
+    signatures: Vec<(u32, String)>,
+    /// Open custom calls: their JSON so far.
+    customs: Vec<(u32, String)>,
+    /// Citations of open texts, by block.
+    citations: Vec<(u32, Citation)>,
+    /// Annotations of ended texts.
+    annotations: Vec<Value>,
+    details: EndDetails,
+    /// Number of characters of the answer so far.
+    said: u64,
+    /// Numbers of reasoning pieces and calls so far.
+    reasoned: usize,
+    shown: Shown,
+    called: usize,
+    /// Whether the model declined in words.
+    refused: bool,
+    usage: Usage,
+    failed: bool,
+    ended: bool,
+    /// Buffer for escaped text.
+    pub(super) escaped: String,
+}
+
+/// The kind of reasoning shown last.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Shown {
+    Nothing,
+    Reasoning,
+    Notice,
+}
+
+/// The kind of an open block.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum BlockKind {
+    Text {
+        /// Number of characters of the answer before it.
+        begins: u64,
+    },
+    Refusal,
+    Thinking {
+        /// Index of the reasoning piece.
+        number: usize,
+        /// Whether some of it was written.
+        begun: bool,
+    },
+    Call {
+        /// Index of the call.
+        number: usize,
+        /// Whether it has arguments.
+        argued: bool,
+    },
+    /// A custom call.
+    Custom {
+        /// Index of the call.
+        number: usize,
+    },
+    Other,
+}
+
+impl Writer {
+    pub(super) fn new(request: &Request, identity: &ReplyIdentity) -> Self {
+        let form = Form::read(request);
+        let id = format!("chatcmpl-{}", identity.id);
+        let mut head = String::from("data: {\"id\":\"");
+        escape(&id, &mut head);
+        head.push_str("\",\"object\":\"chat.completion.chunk\",\"created\":");
+        head.push_str(&identity.created.to_string());
+        head.push_str(",\"model\":\"");
+        escape(&request.model, &mut head);
+        head.push_str("\",\"choices\":[{\"index\":0,\"delta\":{");
+        // With `include_usage`, every chunk but the last has a null usage.
+        let tail: &[u8] = if form.include_usage {
+            b"},\"logprobs\":null,\"finish_reason\":null}],\"usage\":null}\n\n"
+        } else {
+            b"},\"logprobs\":null,\"finish_reason\":null}]}\n\n"
+        };
+        Self {
+            id,
+            created: identity.created,
+            model: request.model.clone(),
+            form,
+            head: head.into_bytes(),
+            tail,
+            role_said: false,
+            blocks: Vec::new(),
+            signatures: Vec::new(),
+            customs: Vec::new(),
+            citations: Vec::new(),
+            annotations: Vec::new(),
+            details: EndDetails::default(),
+            said: 0,
+            reasoned: 0,
+            shown: Shown::Nothing,
+            called: 0,
+            refused: false,
+            usage: Usage::default(),
+            failed: false,
+            ended: false,
+            escaped: String::new(),
+        }
+    }
+
+    pub(super) fn open(&mut self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.head);
+        if !self.role_said {
+            self.role_said = true;
+            out.extend_from_slice(b"\"role\":\"assistant\",");
+        }
+    }
+
+    pub(super) fn close(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(self.tail);
+    }
+
+    pub(super) fn escape(&mut self, text: &str) {
+        self.escaped.clear();
+        escape(text, &mut self.escaped);
+    }
+
+    fn place(&self, index: u32) -> Option<usize> {
+        self.blocks.iter().rposition(|(number, _)| *number == index)
+    }
+
+    fn start(&mut self, index: u32, block: &BlockStart<'_>, out: &mut Vec<u8>) {
+        let kind = match block {
+            BlockStart::Text { text } => {
+                let begins = self.said;
+                self.content(text, out);
+                BlockKind::Text { begins }
+            }
+            BlockStart::Refusal { text } => {
+                self.refused = true;
+                self.text("refusal", text, out);
+                BlockKind::Refusal
+            }
+            BlockStart::Thinking { text, signature } => {
+                let number = self.reasoned;
+                self.reasoned += 1;
+                let mut begun = false;
+                self.thinking(text, number, &mut begun, out);
+                self.sign(index, signature);
+                BlockKind::Thinking { number, begun }
+            }
+            BlockStart::Redacted { data } => {
+                self.redacted(data, out);
+                BlockKind::Other
+            }
+            BlockStart::ToolCall { id, name } => {
+                let number = self.called;
+                self.called += 1;
+                self.call(id, name, number, out);
+                BlockKind::Call { number, argued: false }
+            }
+            BlockStart::Opaque { dialect, name } if dialect == NAME && name == CUSTOM => {
+                let number = self.called;
+                self.called += 1;
+                self.customs.push((index, String::new()));
+                BlockKind::Custom { number }
+            }
+            BlockStart::Opaque { .. } => BlockKind::Other,
+        };
+        self.blocks.push((index, kind));
+    }
+
+    fn delta(&mut self, index: u32, delta: &Delta<'_>, out: &mut Vec<u8>) {
+        let Some(place) = self.place(index) else {
+            return;
+        };
+        let Some((_, kind)) = self.blocks.get(place).copied() else {
+            return;
+        };
+        let kind = match (kind, delta) {
+            (BlockKind::Text { .. }, Delta::Text(text)) => return self.content(text, out),
+            (BlockKind::Text { .. }, Delta::Citation(citation)) => {
+                self.citations.push((index, (**citation).clone()));
+                return;
+            }
+            (BlockKind::Refusal, Delta::Text(text)) => return self.text("refusal", text, out),
+            (
+                BlockKind::Thinking { number, mut begun },
+                // Providers may send plain text inside a reasoning block.
+                Delta::Thinking(text) | Delta::Text(text),
+            ) => {
+                self.thinking(text, number, &mut begun, out);
+                BlockKind::Thinking { number, begun }
+            }
+            (BlockKind::Thinking { .. } | BlockKind::Call { .. }, Delta::Signature(mark)) => {
+                return self.sign(index, mark);
+            }
+            (BlockKind::Call { number, .. }, Delta::ToolArguments(text)) => {
+                if text.is_empty() {
+                    return;
+                }
+                self.arguments(text, number, out);
+                BlockKind::Call { number, argued: true }
+            }
+            (BlockKind::Custom { .. }, Delta::Opaque(more)) => {
+                let mut customs = self.customs.iter_mut();
+                if let Some((_, json)) = customs.find(|(custom, _)| *custom == index) {
+                    json.push_str(more);
+                }
+                return;
+            }
+            _ => return,
+        };
+        if let Some(slot) = self.blocks.get_mut(place) {
+            slot.1 = kind;
+        }
+    }
+
+    fn sign(&mut self, index: u32, mark: &str) {
+        self.signatures.retain(|(signed, _)| *signed != index);
+        if !mark.is_empty() {
+            self.signatures.push((index, mark.to_owned()));
+        }
+    }
+
+    fn stop(&mut self, index: u32, out: &mut Vec<u8>) {
+        let Some(place) = self.place(index) else {
+            return;
+        };
+        let (_, kind) = self.blocks.remove(place);
+        if let BlockKind::Call { number, argued: false } = kind {
+            // A call without arguments has an empty object.
+            self.arguments("{}", number, out);
+        }
+        if let BlockKind::Text { begins } = kind
+            && !self.citations.is_empty()
+        {
+            self.annotate(index, begins);
+        }
+        if let BlockKind::Custom { number } = kind {
+            let mut customs = self.customs.iter();
+            if let Some(at) = customs.position(|(custom, _)| *custom == index) {
+                let (_, json) = self.customs.swap_remove(at);
+                self.custom(&json, number, out);
+            }
+        }
+        let mut signatures = self.signatures.iter();
+        if let Some(place) = signatures.position(|(signed, _)| *signed == index) {
+            let (_, mark) = self.signatures.swap_remove(place);
+            match kind {
+                BlockKind::Thinking { number, mut begun } => {
+                    self.signature(&mark, number, &mut begun, out);
+                }
+                BlockKind::Call { number, .. } => self.call_signature(&mark, number, out),
+                BlockKind::Text { .. }
+                | BlockKind::Refusal
+                | BlockKind::Custom { .. }
+                | BlockKind::Other => {}
+            }
+        }
+    }
+
+    fn content(&mut self, text: &str, out: &mut Vec<u8>) {
+        self.said += openai_annotations::length(text);
+        self.text("content", text, out);
+    }
+
+    /// Builds the annotations of a text whose end is now known.
+    fn annotate(&mut self, index: u32, begins: u64) {
+        let told = self.citations.iter().filter(|(cites, _)| *cites == index);
+        let told = told.map(|(_, citation)| citation);
+        let written = annotations::write(told, (begins, self.said));
+        self.annotations.extend(written);
+        self.citations.retain(|(cites, _)| *cites != index);
+    }
+
+    /// Writes all annotations. The official Python client fails if they are sent twice.
+    fn annotations(&mut self, out: &mut Vec<u8>) {
+        let annotations = std::mem::take(&mut self.annotations);
+        if !annotations.is_empty() {
+            self.open(out);
+            out.extend_from_slice(b"\"annotations\":");
+            out.extend_from_slice(Value::from(annotations).to_string().as_bytes());
+            self.close(out);
+        }
+    }
+
+    fn text(&mut self, member: &str, text: &str, out: &mut Vec<u8>) {
+        if text.is_empty() {
+            return;
+        }
+        self.escape(text);
+        self.open(out);
+        out.push(b'"');
+        out.extend_from_slice(member.as_bytes());
+        out.extend_from_slice(b"\":\"");
+        out.extend_from_slice(self.escaped.as_bytes());
+        out.push(b'"');
+        self.close(out);
+    }
+
+    /// Writes reasoning, or the notice, as plain text in the members that the client reads. A
+    /// separator between them belongs to neither.
+    fn plain(&mut self, escaped: &str, shown: Shown, out: &mut Vec<u8>) {
+        self.open(out);
+        let breaks = match (self.shown, shown) {
+            (Shown::Nothing, _) | (Shown::Reasoning, Shown::Reasoning) => "",
+            _ => BREAK,
+        };
+        self.shown = shown;
+        for field in &self.form.fields {
+            out.push(b'"');
+            out.extend_from_slice(field.as_bytes());
+            out.extend_from_slice(b"\":\"");
+            if !breaks.is_empty() {
+                escape_bytes(breaks, out);
+            }
+            out.extend_from_slice(escaped.as_bytes());
+            out.extend_from_slice(b"\",");
+        }
+    }
+
+    fn thinking(&mut self, text: &str, number: usize, begun: &mut bool, out: &mut Vec<u8>) {
+        if text.is_empty() || self.form.hidden {
+            return;
+        }
+        self.escape(text);
+        let escaped = std::mem::take(&mut self.escaped);
+        self.plain(&escaped, Shown::Reasoning, out);
+        self.detail("reasoning.text", number, begun, out);
+        out.extend_from_slice(b",\"text\":\"");
+        out.extend_from_slice(escaped.as_bytes());
+        out.extend_from_slice(b"\"}]");
+        self.escaped = escaped;
+        self.close(out);
+    }
+
+    /// Starts a piece of `reasoning_details`. Clients concatenate repeated values, except for the
+    /// type and the index.
+    fn detail(&self, kind: &str, number: usize, begun: &mut bool, out: &mut Vec<u8>) {
+        out.extend_from_slice(b"\"reasoning_details\":[{\"type\":\"");
+        out.extend_from_slice(kind.as_bytes());
+        out.extend_from_slice(b"\",\"index\":");
+        write_number(number, out);
+        if !*begun {
+            *begun = true;
+            out.extend_from_slice(b",\"format\":\"unknown\"");
+        }
+    }
+
+    fn signature(&mut self, mark: &str, number: usize, begun: &mut bool, out: &mut Vec<u8>) {
+        if self.form.hidden {
+            return;
+        }
+        self.escape(mark);
+        self.open(out);
+        self.detail("reasoning.text", number, begun, out);
+        out.extend_from_slice(b",\"signature\":\"");
+        out.extend_from_slice(self.escaped.as_bytes());
+        out.extend_from_slice(b"\"}]");
+        self.close(out);
+    }
+
+    fn redacted(&mut self, data: &str, out: &mut Vec<u8>) {
+        let number = self.reasoned;
+        self.reasoned += 1;
+        if self.form.hidden {
+            return;
+        }
+        self.plain(NOTICE, Shown::Notice, out);
+        self.escape(data);
+        self.detail("reasoning.encrypted", number, &mut false, out);
+        out.extend_from_slice(b",\"data\":\"");
+        out.extend_from_slice(self.escaped.as_bytes());
+        out.extend_from_slice(b"\"}]");
+        self.close(out);
+    }
+
+    /// Writes the chunk with the finish reason.
+    fn finish(&mut self, word: &str, error: Option<&Fault>, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.head);
+        if !self.role_said {
+            self.role_said = true;
+            out.extend_from_slice(b"\"role\":\"assistant\"");
+        }
+        out.extend_from_slice(b"},\"logprobs\":null,\"finish_reason\":\"");
+        out.extend_from_slice(word.as_bytes());
+        out.extend_from_slice(b"\"}]");
+        if self.form.include_usage {
+            out.extend_from_slice(b",\"usage\":null");
+        }
+        if let Some(fault) = error {
+            out.extend_from_slice(b",\"error\":");
+            out.extend_from_slice(errors::object(fault).to_string().as_bytes());
+        }
+        out.extend_from_slice(b"}\n\n");
+    }
+
+    fn fault(&mut self, fault: &Fault, out: &mut Vec<u8>) {
+        if self.failed {
+            return;
+        }
+        self.failed = true;
+        if fault.kind == FaultKind::ToolCallUnreadable {
+            self.finish("error", Some(fault), out);
+        } else {
+            out.extend_from_slice(b"data: {\"error\":");
+            out.extend_from_slice(errors::object(fault).to_string().as_bytes());
+            out.extend_from_slice(b"}\n\n");
+        }
+    }
+
+    fn end(&mut self, reason: &EndReason, out: &mut Vec<u8>) {
+        self.ended = true;
+        if let Some(fault) = fault_of_end(reason) {
+            self.fault(&fault, out);
+        }
+        if !self.failed {
+            self.annotations(out);
+            // The explanation of a refusal takes the place of the model's own words.
+            if let (EndReason::Refusal, false, Some(words)) =
+                (reason, self.refused, self.details.explanation.take())
+            {
+                self.text("refusal", &words, out);
+            }
+            let word = finish_word(reason, (self.called > 0, self.refused), self.form.legacy);
+            self.finish(word, None, out);
+            if self.form.include_usage {
+                self.usage_chunk(out);
+            }
+        }
+        out.extend_from_slice(b"data: [DONE]\n\n");
+    }
+
+    fn usage_chunk(&self, out: &mut Vec<u8>) {
+        let chunk = serde_json::json!({
+            "id": self.id,
+            "object": "chat.completion.chunk",
+            "created": self.created,
+            "model": self.model,
+            "choices": [],
+            "usage": usage::write(&self.usage),
+        });
+        out.extend_from_slice(b"data: ");
+        out.extend_from_slice(chunk.to_string().as_bytes());
+        out.extend_from_slice(b"\n\n");
+    }
+}
+
+/// The finish reason. Clients look here for calls.
+pub(super) fn finish_word(
+    reason: &EndReason,
+    (called, refused): (bool, bool),
+    legacy: bool,
+) -> &'static str {
+    match reason {
+        EndReason::Length => "length",
+        // A refusal in words ends like an answer.
+        EndReason::Refusal if refused => "stop",
+        EndReason::Refusal => "content_filter",
+        EndReason::Failed | EndReason::Cut => "error",
+        _ if called && legacy => "function_call",
+        _ if called => "tool_calls",
+        _ => "stop",
+    }
+}
+
+impl ReplyWriter for Writer {
+    fn push(&mut self, event: &Event<'_>, out: &mut Vec<u8>) {
+        if self.ended {
+            return;
+        }
+        match event {
+            Event::Usage(usage) => self.usage.update(*usage),
+            Event::Ended { reason } => self.end(reason, out),
+            // After an error, only the end matters.
+            _ if self.failed => {}
+            Event::BlockStarted { index, block } => self.start(*index, block, out),
+            Event::BlockDelta { index, delta } => self.delta(*index, delta, out),
+            Event::BlockEnded { index } => self.stop(*index, out),
+            Event::EndExplained(details) => self.details.clone_from(details),
+            Event::Fault(fault) => self.fault(fault, out),
+            Event::MessageStarted { .. } | Event::Transformed { .. } => {}
+        }
+    }
+
+    fn keep_alive(&mut self, out: &mut Vec<u8>) {
+        if !self.ended {
+            out.extend_from_slice(keep_alive::COMMENT);
+        }
+    }
+
+    fn whole(&self, reply: &Reply) -> Vec<u8> {
+        whole::write(self, reply)
+    }
+}

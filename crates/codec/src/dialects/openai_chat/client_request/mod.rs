@@ -1,0 +1,219 @@
+//! Reads a client's request: everything but the messages.
+
+use serde_json::{Map, Value};
+use throughline_canonical::{Fault, Loss, Lossy, Output, Request, Tool, ToolChoice};
+
+use super::{NAME, ours};
+use crate::dialects::shared::fields::{count, flag, string};
+use crate::dialects::shared::openai_tools::read_function;
+use crate::dialects::shared::sampling::{read_sampling, read_stop};
+use crate::dialects::shared::thinking_options::read_thinking;
+use crate::json::{Node, read_object};
+
+mod messages;
+
+/// The members that the canonical request has a field for. All others are kept in `extra`.
+const KNOWN: &[&str] = &[
+    "model",
+    "messages",
+    "stream",
+    "stream_options",
+    "max_completion_tokens",
+    "max_tokens",
+    "temperature",
+    "top_p",
+    "top_k",
+    "seed",
+    "random_seed",
+    "presence_penalty",
+    "frequency_penalty",
+    "stop",
+    "n",
+    "tools",
+    "tool_choice",
+    "functions",
+    "function_call",
+    "parallel_tool_calls",
+    "response_format",
+    "user",
+    "prompt_cache_key",
+    "reasoning",
+    "reasoning_effort",
+    "include_reasoning",
+    "thinking",
+    "enable_thinking",
+    "thinking_budget",
+    "chat_template_kwargs",
+    // Internal; clients must not set it.
+    ours::REASONING_FIELDS,
+    ours::LEGACY_FUNCTIONS,
+];
+
+/// Reads a request.
+pub(super) fn read(body: &[u8]) -> Result<Lossy<Request>, Fault> {
+    let body = read_object(body)?;
+    let root = Node::root(&body);
+    let mut losses = Vec::new();
+    let mut extra = root.others(KNOWN);
+    extra.retain(|_, value| !value.is_null());
+    let mut request = Request {
+        model: read_model(&root)?,
+        stream: flag(&root, "stream")?.unwrap_or_default(),
+        max_tokens: read_limit(&root)?,
+        sampling: read_sampling(&root)?,
+        stop: read_stop(&root)?,
+        output: read_output(&root, &mut losses)?,
+        thinking: read_thinking(&root, &mut extra, &mut losses)?,
+        parallel_calls: flag(&root, "parallel_tool_calls")?,
+        user: string(&root, "user")?,
+        cache_key: string(&root, "prompt_cache_key")?,
+        ..Request::default()
+    };
+    if let Some(count) = root.get("n")
+        && count.count()? != 1
+    {
+        if count.count()? == 0 {
+            return Err(count.refuse("must be at least 1"));
+        }
+        losses.push(Loss::SettingAdapted { setting: "n", reason: "one_answer" });
+    }
+    if let Some(options) = root.get(ours::STREAM_OPTIONS) {
+        options.object()?;
+        flag(&options, "include_usage")?;
+        extra.insert(ours::STREAM_OPTIONS.to_owned(), options.value().clone());
+    }
+    read_tools(&root, &mut request, &mut extra)?;
+    messages::read(&root.need("messages")?, &mut request, &mut losses)?;
+    if !extra.is_empty() {
+        request.extra.insert(NAME.to_owned(), extra);
+    }
+    Ok(Lossy { value: request, losses })
+}
+
+fn read_model(root: &Node<'_>) -> Result<String, Fault> {
+    let model = root.need("model")?;
+    match model.text()? {
+        "" => Err(model.refuse("is empty")),
+        name => Ok(name.to_owned()),
+    }
+}
+
+fn read_limit(root: &Node<'_>) -> Result<Option<u64>, Fault> {
+    // The new name takes precedence.
+    let old = count(root, "max_tokens")?;
+    Ok(count(root, "max_completion_tokens")?.or(old))
+}
+
+fn read_output(root: &Node<'_>, losses: &mut Vec<Loss>) -> Result<Output, Fault> {
+    let Some(format) = root.get("response_format") else {
+        return Ok(Output::Text);
+    };
+    let kind = format.need("type")?;
+    match kind.text()? {
+        "text" => Ok(Output::Text),
+        "json_object" => Ok(Output::Json),
+        "json_schema" => {
+            let inner = format.need("json_schema")?;
+            inner.object()?;
+            if inner.get("description").is_some() {
+                losses.push(Loss::PartOmitted {
+                    part: "output.description".into(),
+                    reason: "no_word",
+                });
+            }
+            let schema = inner.get("schema");
+            if let Some(schema) = &schema {
+                schema.object()?;
+            }
+            Ok(Output::Schema {
+                name: string(&inner, "name")?,
+                schema: schema.map_or_else(|| Value::Object(Map::new()), |it| it.value().clone()),
+                strict: flag(&inner, "strict")?,
+            })
+        }
+        _ => Err(kind.refuse("expected `text`, `json_object` or `json_schema`")),
+    }
+}
+
+fn read_tools(
+    root: &Node<'_>,
+    request: &mut Request,
+    extra: &mut Map<String, Value>,
+) -> Result<(), Fault> {
+    if let Some(tools) = root.get("tools") {
+        for tool in tools.elements()? {
+            let kind = tool.need("type")?;
+            request.tools.push(match kind.text()? {
+                "function" => read_function(&tool.need("function")?)?,
+                _ => Tool::Opaque { dialect: NAME.to_owned(), value: tool.value().clone() },
+            });
+        }
+    }
+    if let Some(functions) = root.get("functions") {
+        for function in functions.elements()? {
+            request.tools.push(read_function(&function)?);
+        }
+        // The legacy form allows one call only.
+        request.parallel_calls = Some(false);
+        extra.insert(ours::LEGACY_FUNCTIONS.to_owned(), true.into());
+    }
+    request.tool_choice = match (root.get("tool_choice"), root.get("function_call")) {
+        (Some(choice), _) => Some(read_choice(&choice, extra)?),
+        (None, Some(choice)) => Some(read_old_choice(&choice)?),
+        (None, None) => None,
+    };
+    Ok(())
+}
+
+const CHOICES: &str = "expected `none`, `auto`, `required` or an object";
+
+fn choice_word(node: &Node<'_>) -> Result<ToolChoice, Fault> {
+    match node.text()? {
+        "none" => Ok(ToolChoice::None),
+        "auto" => Ok(ToolChoice::Auto),
+        // `any` is Mistral's spelling.
+        "required" | "any" => Ok(ToolChoice::Required),
+        _ => Err(node.refuse(CHOICES)),
+    }
+}
+
+fn read_choice(choice: &Node<'_>, extra: &mut Map<String, Value>) -> Result<ToolChoice, Fault> {
+    match choice.value() {
+        Value::String(_) => return choice_word(choice),
+        Value::Object(_) => {}
+        _ => return Err(choice.wrong("a string or an object")),
+    }
+    let kind = choice.need("type")?;
+    match kind.text()? {
+        "function" => {
+            let function = choice.need("function")?;
+            function.object()?;
+            let name = function.need("name")?.text()?.to_owned();
+            Ok(ToolChoice::Named { name })
+        }
+        // Kept in `extra`; the canonical choice is an approximation.
+        "allowed_tools" => {
+            let allowed = choice.need("allowed_tools")?;
+            allowed.object()?;
+            let mode = choice_word(&allowed.need("mode")?)?;
+            extra.insert("tool_choice".to_owned(), choice.value().clone());
+            Ok(mode)
+        }
+        "custom" => {
+            let custom = choice.need("custom")?;
+            custom.object()?;
+            custom.need("name")?.text()?;
+            extra.insert("tool_choice".to_owned(), choice.value().clone());
+            Ok(ToolChoice::Required)
+        }
+        _ => Err(kind.refuse("expected `function`, `allowed_tools` or `custom`")),
+    }
+}
+
+fn read_old_choice(choice: &Node<'_>) -> Result<ToolChoice, Fault> {
+    match choice.value() {
+        Value::String(_) => choice_word(choice),
+        Value::Object(_) => Ok(ToolChoice::Named { name: choice.need("name")?.text()?.to_owned() }),
+        _ => Err(choice.wrong("a string or an object")),
+    }
+}

@@ -1,0 +1,86 @@
+//! Keep-alives and errors in a stream that passes through, and the span of the model name.
+
+use std::borrow::Cow;
+
+use throughline_canonical::{Fault, Lossy};
+
+use super::detail_meta::DetailMeta;
+use super::{OpenAiChat, errors, variants};
+use crate::dialects::RequestParts;
+use crate::dialects::opaque_outline::{self, OpaqueOutline};
+use crate::dialects::passthrough::{ModelNameSpan, Passthrough, StreamInjector, close_event};
+use crate::dialects::shared::keep_alive;
+use crate::json::{Kind, Span, each_member};
+
+mod complete;
+mod outline;
+
+impl Passthrough for OpenAiChat {
+    fn places(&self, asked: &RequestParts<'_>) -> Option<OpaqueOutline> {
+        outline::read(asked.body).ok()
+    }
+
+    fn path(&self, _: &str, _model: &str, _renamed: bool, variant: &str) -> String {
+        variants::find(variant).path.to_owned()
+    }
+
+    fn refuses(&self, mark: &opaque_outline::OpaquePart, variant: &str) -> bool {
+        mark.beside && variants::find(variant).refuses_reasoning
+    }
+
+    fn complete(&self, body: &[u8], variant: &str) -> Lossy<Option<Vec<u8>>> {
+        complete::write(body, variants::find(variant))
+    }
+
+    fn place(&self, message: usize, _: Option<usize>) -> String {
+        // Several members of a message may repeat the reasoning, so the path names the message.
+        format!("messages.{message}")
+    }
+
+    fn raw_signature<'s>(&self, signature: &'s str) -> Cow<'s, str> {
+        match signature.starts_with('{') {
+            true => DetailMeta::unpack(signature).signature.into(),
+            false => signature.into(),
+        }
+    }
+
+    fn model_name_span(&self, _: &[u8], data: &[u8]) -> ModelNameSpan {
+        match self.model_of(data) {
+            Some(name) => ModelNameSpan::Here(name),
+            None => ModelNameSpan::None,
+        }
+    }
+
+    fn model_of(&self, reply: &[u8]) -> Option<Span> {
+        let mut name = None;
+        each_member(reply, 0, |key, kind, span| {
+            if key == b"model" && kind == Kind::String {
+                name = Some(span.start + 1..span.end - 1);
+            }
+        })
+        .ok()?;
+        name
+    }
+
+    fn injector(&self) -> Box<dyn StreamInjector> {
+        Box::new(Injector)
+    }
+}
+
+#[derive(Debug)]
+struct Injector;
+
+impl StreamInjector for Injector {
+    fn keep_alive(&self) -> Vec<u8> {
+        keep_alive::COMMENT.to_vec()
+    }
+
+    fn error(&self, fault: &Fault, half: Option<&[u8]>) -> Vec<u8> {
+        let error = errors::object(fault).to_string();
+        let mut out = Vec::new();
+        close_event(half, &error, &mut out);
+        let told = format!("data: {{\"error\":{error}}}\n\ndata: [DONE]\n\n");
+        out.extend_from_slice(told.as_bytes());
+        out
+    }
+}

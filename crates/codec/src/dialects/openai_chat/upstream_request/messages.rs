@@ -1,0 +1,501 @@
+//! Writes the messages of a request to a provider.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+use serde_json::{Map, Value, json};
+use throughline_canonical::{
+    Amount, Block, Loss, MediaKind, Message, Reason, Request, Role, Source,
+};
+
+use super::super::detail_meta::DetailMeta;
+use super::super::variants::{CallSignature, Replay, Variant};
+use super::super::{NAME, ids};
+
+/// Writes the system texts and the conversation.
+pub(super) fn write(
+    request: &Request,
+    variant: &'static Variant,
+    losses: &mut Vec<Loss>,
+) -> Vec<Value> {
+    let mut writer = Writer {
+        variant,
+        thinks: request.thinking.amount != Some(Amount::Off),
+        out: Vec::new(),
+        losses,
+        thinking_omitted: 0,
+        names: HashMap::new(),
+    };
+    let role = variant.system_role;
+    if variant.joins_system {
+        if !request.system.is_empty() {
+            let text = request.system.join("\n\n");
+            writer.out.push(json!({"role": role, "content": text}));
+        }
+    } else {
+        for text in &request.system {
+            writer.out.push(json!({"role": role, "content": text}));
+        }
+    }
+    for message in &request.messages {
+        writer.message(message);
+    }
+    if writer.thinking_omitted > 0 {
+        let loss = Loss::ThinkingOmitted { blocks: writer.thinking_omitted, reason: Reason::Shape };
+        writer.losses.push(loss);
+    }
+    writer.out
+}
+
+struct Writer<'a> {
+    variant: &'static Variant,
+    /// Whether the model may think.
+    thinks: bool,
+    out: Vec<Value>,
+    losses: &'a mut Vec<Loss>,
+    /// Number of thinking blocks that could not be sent.
+    thinking_omitted: usize,
+    /// The tool of each call.
+    names: HashMap<&'a str, &'a str>,
+}
+
+impl<'a> Writer<'a> {
+    fn omitted(&mut self, part: &'static str, reason: &'static str) {
+        let loss = Loss::PartOmitted { part: part.into(), reason };
+        if !self.losses.contains(&loss) {
+            self.losses.push(loss);
+        }
+    }
+
+    fn adapted(&mut self, setting: &'static str, reason: &'static str) {
+        let loss = Loss::SettingAdapted { setting, reason };
+        if !self.losses.contains(&loss) {
+            self.losses.push(loss);
+        }
+    }
+
+    fn message(&mut self, message: &'a Message) {
+        match message.role {
+            Role::System => {
+                let parts = self.parts(message.content.iter());
+                let role = self.variant.system_role;
+                let content = self.content(parts);
+                self.out.push(json!({"role": role, "content": content}));
+            }
+            Role::User => self.user(&message.content),
+            Role::Assistant => {
+                let message = self.assistant(&message.content);
+                self.out.push(message);
+            }
+        }
+    }
+
+    /// Writes a user message. Tool results are messages of their own and come first, because calls
+    /// must be answered at once.
+    fn user(&mut self, blocks: &'a [Block]) {
+        let mut moved = Vec::new();
+        let mut results = 0;
+        for block in blocks {
+            if let Block::ToolResult { id, name, content, is_error } = block {
+                results += 1;
+                if *is_error {
+                    self.omitted("tool_result.is_error", "no_place");
+                }
+                let known = self.names.get(id.as_str()).copied();
+                if let Some(name) = name
+                    && known != Some(name.as_str())
+                {
+                    self.omitted("tool_result.name", "no_place");
+                }
+                // A result is text; its images follow as a user message.
+                let (media, assistant_parts): (Vec<_>, Vec<_>) =
+                    content.iter().partition(|block| matches!(block, Block::Media { .. }));
+                let parts = self.parts(assistant_parts.into_iter());
+                let content = self.content(parts);
+                if !media.is_empty() {
+                    self.adapted("tool_result.media", "moved");
+                    moved.extend(self.parts(media.into_iter()));
+                }
+                let id = self.call_id(id);
+                self.out.push(json!({"role": "tool", "tool_call_id": id, "content": content}));
+            }
+        }
+        let others = blocks.iter().filter(|block| !matches!(block, Block::ToolResult { .. }));
+        moved.extend(self.parts(others));
+        if !moved.is_empty() || results == 0 {
+            let content = self.content(moved);
+            self.out.push(json!({"role": "user", "content": content}));
+        }
+    }
+
+    /// Plain text becomes a string, which every server accepts.
+    fn content(&self, mut parts: Vec<Value>) -> Value {
+        let text = |part: &Value| match part {
+            Value::Object(members) if members.len() == 2 => {
+                let kind = part.get("type").and_then(Value::as_str);
+                let text = part.get("text").and_then(Value::as_str);
+                text.filter(|_| kind == Some("text")).map(str::to_owned)
+            }
+            _ => None,
+        };
+        match parts.as_slice() {
+            [] => return "".into(),
+            [part] => {
+                if let Some(text) = text(part) {
+                    return text.into();
+                }
+            }
+            _ if !self.variant.text_parts => {
+                if let Some(texts) = parts.iter().map(text).collect::<Option<Vec<_>>>() {
+                    return texts.join("\n").into();
+                }
+            }
+            _ => {}
+        }
+        std::mem::take(&mut parts).into()
+    }
+
+    /// The parts of a user, tool or system message.
+    fn parts(&mut self, blocks: impl Iterator<Item = &'a Block>) -> Vec<Value> {
+        let mut parts = Vec::new();
+        for block in blocks {
+            match block {
+                Block::Text { text, signature, .. } => {
+                    self.text_signature(signature.as_deref());
+                    parts.push(json!({"type": "text", "text": text}));
+                }
+                Block::Refusal { text } => {
+                    parts.push(json!({"type": "text", "text": text}));
+                    self.adapted("refusal", "as_text");
+                }
+                Block::Media { kind, source, name } => {
+                    parts.extend(self.media(*kind, source, name.as_deref()));
+                }
+                Block::Opaque { dialect, value } if dialect == NAME => parts.push(value.clone()),
+                Block::Opaque { .. } => self.omitted("block", "foreign_dialect"),
+                Block::Thinking { .. } | Block::Redacted { .. } => self.thinking_omitted += 1,
+                Block::ToolCall { .. } => self.omitted("tool_call", "role"),
+                Block::ToolResult { .. } => self.omitted("tool_result", "role"),
+            }
+        }
+        parts
+    }
+
+    fn text_signature(&mut self, signature: Option<&str>) {
+        if signature.is_some() {
+            self.omitted("text.signature", "no_place");
+        }
+    }
+
+    fn media(&mut self, kind: MediaKind, source: &Source, name: Option<&str>) -> Option<Value> {
+        if name.is_some() && (kind != MediaKind::Document || matches!(source, Source::Text { .. }))
+        {
+            self.omitted("media.name", "no_place");
+        }
+        let link = match source {
+            Source::Base64 { media_type, data } => Some(format!("data:{media_type};base64,{data}")),
+            Source::Url { url, .. } => Some(url.clone()),
+            _ => None,
+        };
+        match (kind, source, link) {
+            (MediaKind::Image, _, Some(url)) => {
+                Some(json!({"type": "image_url", "image_url": {"url": url}}))
+            }
+            (MediaKind::Video, _, Some(url)) if self.variant.video => {
+                Some(json!({"type": "video_url", "video_url": {"url": url}}))
+            }
+            (MediaKind::Audio, Source::Base64 { media_type, data }, _) => {
+                let format = match media_type.strip_prefix("audio/").unwrap_or(media_type) {
+                    "mpeg" => "mp3",
+                    "x-wav" | "wave" => "wav",
+                    other => other,
+                };
+                let audio = json!({"data": data, "format": format});
+                Some(json!({"type": "input_audio", "input_audio": audio}))
+            }
+            (MediaKind::Document, Source::Text { text }, _) => {
+                self.adapted("document", "as_text");
+                Some(json!({"type": "text", "text": text}))
+            }
+            (MediaKind::Document, Source::Base64 { .. }, Some(data)) => {
+                Some(write_file("file_data", &data, name))
+            }
+            (MediaKind::Document, Source::File { dialect, id }, _) if dialect == NAME => {
+                Some(write_file("file_id", id, name))
+            }
+            _ => {
+                self.omitted("media", "no_place");
+                None
+            }
+        }
+    }
+
+    fn assistant(&mut self, blocks: &'a [Block]) -> Value {
+        let mut assistant_parts = AssistantParts::default();
+        for block in blocks {
+            match block {
+                Block::Thinking { text, signature } => {
+                    self.thinking(text, signature.as_deref(), &mut assistant_parts);
+                }
+                Block::Redacted { data } => self.redacted(data, &mut assistant_parts),
+                Block::Text { text, signature, .. } => {
+                    self.text_signature(signature.as_deref());
+                    assistant_parts.parts.push(json!({"type": "text", "text": text}));
+                }
+                Block::Refusal { text } if !self.variant.official => {
+                    self.adapted("refusal", "as_text");
+                    assistant_parts.parts.push(json!({"type": "text", "text": text}));
+                }
+                Block::Refusal { text } => match &mut assistant_parts.refusal {
+                    Some(refusal) => {
+                        refusal.push('\n');
+                        refusal.push_str(text);
+                    }
+                    refusal => *refusal = Some(text.clone()),
+                },
+                Block::ToolCall { id, name, arguments, signature } => {
+                    self.names.insert(id, name);
+                    let call = self.call(id, name, arguments, signature.as_deref());
+                    assistant_parts.calls.push(call);
+                }
+                Block::Opaque { dialect, value } if dialect == NAME => {
+                    self.own(value, &mut assistant_parts);
+                }
+                Block::Opaque { .. } => self.omitted("block", "foreign_dialect"),
+                Block::Media { .. } => self.omitted("media", "role"),
+                Block::ToolResult { .. } => self.omitted("tool_result", "role"),
+            }
+        }
+        self.assemble(assistant_parts)
+    }
+
+    /// Returns an opaque part of this dialect to its original member.
+    fn own(&mut self, value: &Value, assistant_parts: &mut AssistantParts) {
+        let kind = value.get("type").and_then(Value::as_str).unwrap_or_default();
+        if kind == "audio" {
+            assistant_parts.audio = value.get("audio").cloned();
+        } else if kind.starts_with("reasoning.") {
+            if self.variant.replay == Replay::Details {
+                assistant_parts.details.push(value.clone());
+            } else {
+                self.thinking_omitted += 1;
+            }
+        } else if value.get("id").is_some() {
+            assistant_parts.calls.push(value.clone());
+        } else {
+            assistant_parts.parts.push(value.clone());
+        }
+    }
+
+    fn thinking(
+        &mut self,
+        text: &str,
+        signature: Option<&str>,
+        assistant_parts: &mut AssistantParts,
+    ) {
+        match self.variant.replay {
+            Replay::Nothing => self.thinking_omitted += 1,
+            Replay::ReasoningContent | Replay::ReasoningContentAlways | Replay::Reasoning => {
+                if text.is_empty() {
+                    self.thinking_omitted += 1;
+                } else {
+                    self.thinking_signature(signature);
+                    assistant_parts.reasoning.push_str(text);
+                }
+            }
+            Replay::Tags => {
+                self.thinking_signature(signature);
+                if !assistant_parts.reasoning.is_empty() {
+                    assistant_parts.reasoning.push('\n');
+                }
+                assistant_parts.reasoning.push_str(text.trim_matches('\n'));
+            }
+            Replay::Details => {
+                let mark = DetailMeta::unpack(signature.unwrap_or_default());
+                // These formats reject unsigned reasoning.
+                let signs = ["", "anthropic-claude-v1", "google-gemini-v1"];
+                if !mark.summary && mark.signature.is_empty() && signs.contains(&&*mark.format) {
+                    self.thinking_omitted += 1;
+                    return;
+                }
+                let (kind, member) = if mark.summary {
+                    ("reasoning.summary", "summary")
+                } else {
+                    ("reasoning.text", "text")
+                };
+                let mut detail = detail(kind, &mark, assistant_parts.details.len());
+                detail.insert(member.to_owned(), text.into());
+                if !mark.signature.is_empty() {
+                    detail.insert("signature".to_owned(), mark.signature.into());
+                }
+                assistant_parts.details.push(detail.into());
+                assistant_parts.reasoning.push_str(text);
+            }
+            Replay::Chunks => {
+                let mut chunk = json!({
+                    "type": "thinking",
+                    "thinking": [{"type": "text", "text": text}],
+                    "closed": true,
+                });
+                if let Some(signature) = signature {
+                    chunk["signature"] = signature.into();
+                }
+                assistant_parts.parts.push(chunk);
+            }
+            Replay::Blocks => {
+                let mut block = json!({"type": "thinking", "thinking": text});
+                block["signature"] = signature.unwrap_or_default().into();
+                assistant_parts.details.push(block);
+                assistant_parts.reasoning.push_str(text);
+            }
+        }
+    }
+
+    fn thinking_signature(&mut self, signature: Option<&str>) {
+        if signature.is_some() {
+            self.omitted("thinking.signature", "no_place");
+        }
+    }
+
+    fn redacted(&mut self, data: &str, assistant_parts: &mut AssistantParts) {
+        match self.variant.replay {
+            Replay::Details => {
+                let mark = DetailMeta::unpack(data);
+                let mut detail =
+                    detail("reasoning.encrypted", &mark, assistant_parts.details.len());
+                detail.insert("data".to_owned(), mark.signature.into());
+                assistant_parts.details.push(detail.into());
+            }
+            Replay::Blocks => {
+                assistant_parts.details.push(json!({"type": "redacted_thinking", "data": data}))
+            }
+            _ => self.thinking_omitted += 1,
+        }
+    }
+
+    fn call(&mut self, id: &str, name: &str, arguments: &str, signature: Option<&str>) -> Value {
+        let arguments = match arguments.trim() {
+            // A call without arguments has an empty object.
+            "" => "{}".to_owned(),
+            _ if self.variant.parses_arguments
+                && serde_json::from_str::<Map<String, Value>>(arguments).is_err() =>
+            {
+                self.adapted("tool_call.arguments", "not_json");
+                json!({"arguments": arguments}).to_string()
+            }
+            _ => arguments.to_owned(),
+        };
+        let function = json!({"name": name, "arguments": arguments});
+        let id = self.call_id(id);
+        let mut call = json!({"id": id, "type": "function", "function": function});
+        if let Some(signature) = signature {
+            let mark = json!({"thought_signature": signature});
+            match self.variant.call_signature {
+                CallSignature::Nowhere => self.omitted("tool_call.signature", "no_place"),
+                CallSignature::ExtraContent => call["extra_content"] = json!({"google": mark}),
+                CallSignature::ProviderFields => call["provider_specific_fields"] = mark,
+            }
+        }
+        call
+    }
+
+    fn call_id<'i>(&mut self, id: &'i str) -> Cow<'i, str> {
+        if !self.variant.nine_letters {
+            return Cow::Borrowed(id);
+        }
+        let spelled = ids::nine_letters(id);
+        if spelled != id && !self.losses.contains(&ids::SPELLED) {
+            self.losses.push(ids::SPELLED);
+        }
+        spelled
+    }
+
+    fn assemble(&self, assistant_parts: AssistantParts) -> Value {
+        let mut message = Map::new();
+        message.insert("role".to_owned(), "assistant".into());
+        let mut content = self.content(assistant_parts.parts);
+        let silent = content.as_str() == Some("");
+        match self.variant.replay {
+            Replay::Tags if !assistant_parts.reasoning.is_empty() => {
+                let text = content.as_str().unwrap_or_default().trim_start_matches('\n');
+                let wrapped = format!("<think>\n{}\n</think>\n\n", assistant_parts.reasoning);
+                content = match content {
+                    Value::Array(mut parts) => {
+                        parts.insert(0, json!({"type": "text", "text": wrapped}));
+                        parts.into()
+                    }
+                    _ => format!("{wrapped}{text}").into(),
+                };
+            }
+            // There is no text next to the calls or the refusal.
+            _ if silent
+                && (!assistant_parts.calls.is_empty() || assistant_parts.refusal.is_some()) =>
+            {
+                content = Value::Null;
+            }
+            _ => {}
+        }
+        message.insert("content".to_owned(), content);
+        let reasoning = match self.variant.replay {
+            Replay::ReasoningContentAlways if self.thinks => Some("reasoning_content"),
+            _ if assistant_parts.reasoning.is_empty() => None,
+            Replay::ReasoningContent | Replay::ReasoningContentAlways | Replay::Blocks => {
+                Some("reasoning_content")
+            }
+            Replay::Reasoning | Replay::Details => Some("reasoning"),
+            Replay::Nothing | Replay::Tags | Replay::Chunks => None,
+        };
+        if let Some(name) = reasoning {
+            message.insert(name.to_owned(), assistant_parts.reasoning.into());
+        }
+        if !assistant_parts.details.is_empty() {
+            let name = match self.variant.replay {
+                Replay::Blocks => "thinking_blocks",
+                _ => "reasoning_details",
+            };
+            message.insert(name.to_owned(), assistant_parts.details.into());
+        }
+        if let Some(refusal) = assistant_parts.refusal {
+            message.insert("refusal".to_owned(), refusal.into());
+        }
+        if let Some(audio) = assistant_parts.audio {
+            message.insert("audio".to_owned(), audio);
+        }
+        if !assistant_parts.calls.is_empty() {
+            message.insert("tool_calls".to_owned(), assistant_parts.calls.into());
+        }
+        message.into()
+    }
+}
+
+/// The parts of an assistant message.
+#[derive(Default)]
+struct AssistantParts {
+    reasoning: String,
+    details: Vec<Value>,
+    parts: Vec<Value>,
+    refusal: Option<String>,
+    audio: Option<Value>,
+    calls: Vec<Value>,
+}
+
+fn detail(kind: &str, mark: &DetailMeta, number: usize) -> Map<String, Value> {
+    let mut detail = Map::new();
+    detail.insert("type".to_owned(), kind.into());
+    detail.insert("index".to_owned(), number.into());
+    for (name, value) in [("format", &mark.format), ("id", &mark.id)] {
+        if !value.is_empty() {
+            detail.insert(name.to_owned(), value.as_str().into());
+        }
+    }
+    detail
+}
+
+fn write_file(member: &str, value: &str, name: Option<&str>) -> Value {
+    let mut file = Map::new();
+    file.insert(member.to_owned(), value.into());
+    if let Some(name) = name {
+        file.insert("filename".to_owned(), name.into());
+    }
+    json!({"type": "file", "file": file})
+}

@@ -1,0 +1,525 @@
+//! Server-side state for clients of this dialect: the state that a request refers to, the stateless
+//! request for one turn, and the reply events to store.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, HashMap};
+
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+use throughline_canonical::{Event, Fault, Request};
+
+use super::client_reply::Writer;
+use super::client_request;
+use crate::dialects::{ReplyIdentity, ReplyWriter};
+
+mod repeated;
+
+/// The member of a request in which the conversation store passes data to our reply writer.
+pub const KEPT: &str = "throughline";
+/// The member of [`KEPT`] with the number of items that the client did not send itself.
+pub(super) const HISTORY: &str = "history";
+
+/// Members about state.
+const STATE: [&str; 5] =
+    ["previous_response_id", "conversation", "background", "store", "generate"];
+
+/// A request and its references to stored state.
+#[derive(Clone, Debug)]
+pub struct Stated {
+    body: Map<String, Value>,
+    /// A duplicate member about state.
+    repeated: Option<&'static str>,
+}
+
+impl Stated {
+    /// Reads a request; `None` if it is not an object. Other mistakes are reported when the request
+    /// is answered.
+    pub fn read(body: &[u8]) -> Option<Self> {
+        let repeated = repeated::find(body, &[&STATE[..], &["input"]].concat());
+        let body = serde_json::from_slice(body).ok()?;
+        Some(Self { body, repeated })
+    }
+
+    /// Creates it from a JSON object.
+    pub fn new(body: Map<String, Value>) -> Self {
+        Self { body, repeated: None }
+    }
+
+    fn text(&self, member: &str) -> Option<&str> {
+        self.body.get(member)?.as_str()
+    }
+
+    fn flag(&self, member: &str) -> Option<bool> {
+        self.body.get(member)?.as_bool()
+    }
+
+    /// The requested model.
+    pub fn model(&self) -> Option<&str> {
+        self.text("model")
+    }
+
+    /// Whether to store the response. This is the default.
+    pub fn store(&self) -> bool {
+        self.flag("store").unwrap_or(true)
+    }
+
+    /// The response that it continues.
+    pub fn previous(&self) -> Option<&str> {
+        self.text("previous_response_id")
+    }
+
+    /// The conversation that it belongs to.
+    pub fn conversation(&self) -> Option<&str> {
+        match self.body.get("conversation")? {
+            Value::String(id) => Some(id),
+            other => other.get("id")?.as_str(),
+        }
+    }
+
+    /// Whether to run in the background.
+    pub fn background(&self) -> bool {
+        self.flag("background").unwrap_or(false)
+    }
+
+    /// Whether to stream the response.
+    pub fn streams(&self) -> bool {
+        self.flag("stream").unwrap_or(false)
+    }
+
+    /// Whether to generate a response. Clients that only warm up a connection do not want one.
+    pub fn generates(&self) -> bool {
+        self.flag("generate").unwrap_or(true)
+    }
+
+    /// Whether it needs stored state.
+    pub fn needs_state(&self) -> bool {
+        self.repeated.is_some()
+            || self.previous().is_some()
+            || self.conversation().is_some()
+            || self.background()
+            || !self.references().is_empty()
+    }
+
+    /// Rejects contradictory members.
+    pub fn check(&self) -> Result<(), Fault> {
+        if let Some(member) = self.repeated {
+            return Err(Fault::invalid(format!("{member}: stands more than once in the request")));
+        }
+        if self.previous().is_some() && self.conversation().is_some() {
+            return Err(Fault::invalid(
+                "previous_response_id: cannot be used together with `conversation`",
+            )
+            .with_code("mutually_exclusive_parameters"));
+        }
+        if self.background() && !self.store() {
+            return Err(Fault::invalid(
+                "background: needs `store` to be true; nobody could ask for the response",
+            ));
+        }
+        Ok(())
+    }
+
+    /// Ids of referenced items.
+    pub fn references(&self) -> Vec<&str> {
+        let items = self.body.get("input").and_then(Value::as_array);
+        items
+            .into_iter()
+            .flatten()
+            .filter(|item| is_reference(item))
+            .filter_map(|item| item.get("id")?.as_str())
+            .collect()
+    }
+
+    /// The items it adds, each with an id. `found` are the referenced items, `id` creates new ids.
+    pub fn items(
+        &self,
+        found: &HashMap<String, Value>,
+        id: &mut dyn FnMut() -> String,
+    ) -> Vec<Value> {
+        items(self.body.get("input"), found, id)
+    }
+
+    /// The complete request for one turn: the history, the added items, and the data for our reply
+    /// writer.
+    pub fn turn(&self, history: &[Value], added: &[Value], streams: bool) -> Vec<u8> {
+        let mut body = self.body.clone();
+        let mut kept = Map::new();
+        kept.insert(HISTORY.to_owned(), history.len().into());
+        kept.insert("store".to_owned(), self.store().into());
+        kept.insert("background".to_owned(), self.background().into());
+        if let Some(previous) = self.previous() {
+            kept.insert("previous_response_id".to_owned(), previous.into());
+        }
+        if let Some(conversation) = self.conversation() {
+            kept.insert("conversation".to_owned(), json!({"id": conversation}));
+        }
+        // Members of a wrong type stay, so that the reader reports them.
+        body.retain(|name, value| !STATE.contains(&name.as_str()) || !has_right_type(name, value));
+        // The reader reports a missing or malformed input.
+        let listed = matches!(
+            body.get("input"),
+            None | Some(Value::Null | Value::String(_) | Value::Array(_))
+        );
+        let unsaid = body.get("input").is_none_or(Value::is_null);
+        let missing = unsaid && history.is_empty() && added.is_empty();
+        if listed && !missing {
+            let input = history.iter().chain(added).cloned().collect();
+            body.insert("input".to_owned(), Value::Array(input));
+        }
+        if body.get("stream").is_none_or(|said| has_right_type("stream", said)) {
+            body.insert("stream".to_owned(), streams.into());
+        }
+        body.insert(KEPT.to_owned(), kept.into());
+        Value::Object(body).to_string().into_bytes()
+    }
+}
+
+/// Corrects the item index in a fault: the client did not send the items of the history.
+pub(super) fn with_client_index(mut fault: Fault, body: &Value) -> Fault {
+    let history = body.get(KEPT).and_then(|kept| kept.get(HISTORY)?.as_u64());
+    let moved = || {
+        let (number, rest) = fault.message.strip_prefix("input[")?.split_once(']')?;
+        let number = number.parse::<u64>().ok()?.checked_sub(history?)?;
+        Some(format!("input[{number}]{rest}"))
+    };
+    if let Some(message) = moved() {
+        fault.message = message;
+    }
+    fault
+}
+
+/// Whether a response has reasoning that only its provider can continue: it came neither as text
+/// nor encrypted.
+pub fn needs_its_maker(response: &Value) -> bool {
+    let empty = |value: Option<&Value>| match value {
+        Some(Value::String(text)) => text.is_empty(),
+        Some(Value::Array(parts)) => parts.is_empty(),
+        _ => true,
+    };
+    output(response).iter().any(|item| {
+        item.get("type").is_some_and(|kind| kind == "reasoning")
+            && empty(item.get("encrypted_content"))
+            && empty(item.get("content"))
+    })
+}
+
+/// Whether a member about state has the right type.
+fn has_right_type(name: &str, value: &Value) -> bool {
+    value.is_null()
+        || match name {
+            "previous_response_id" => value.is_string(),
+            "conversation" => value.is_string() || value["id"].is_string(),
+            _ => value.is_boolean(),
+        }
+}
+
+/// The items of an `input` or another list of items, each with an id and a type.
+pub fn items(
+    input: Option<&Value>,
+    found: &HashMap<String, Value>,
+    id: &mut dyn FnMut() -> String,
+) -> Vec<Value> {
+    let listed = match input {
+        Some(Value::String(text)) => vec![json!({
+            "type": "message",
+            "role": "user",
+            "content": [{"type": "input_text", "text": text}],
+        })],
+        Some(Value::Array(items)) => items.clone(),
+        _ => Vec::new(),
+    };
+    let mut complete = |item: Value| {
+        if is_reference(&item)
+            && let Some(item) = item.get("id").and_then(Value::as_str)
+            && let Some(item) = found.get(item)
+        {
+            return item.clone();
+        }
+        let Value::Object(mut item) = item else {
+            return item;
+        };
+        if item.get("type").is_none() && item.contains_key("role") {
+            item.insert("type".to_owned(), "message".into());
+        }
+        if item.get("id").is_none_or(Value::is_null) {
+            let kind = item.get("type").and_then(Value::as_str);
+            let start = match kind.unwrap_or_default() {
+                "message" => "msg",
+                "reasoning" => "rs",
+                "function_call" => "fc",
+                "function_call_output" => "fco",
+                _ => "item",
+            };
+            item.insert("id".to_owned(), format!("{start}_{}", id()).into());
+        }
+        Value::Object(item)
+    };
+    listed.into_iter().map(&mut complete).collect()
+}
+
+fn is_reference(item: &Value) -> bool {
+    let kind = item.get("type").and_then(Value::as_str);
+    // The type may be omitted if there is only an id.
+    kind == Some("item_reference")
+        || kind.is_none() && item.get("role").is_none() && item.get("id").is_some()
+}
+
+/// The ids of items.
+pub fn ids(items: &[Value]) -> impl Iterator<Item = &str> {
+    items.iter().filter_map(|item| item.get("id")?.as_str())
+}
+
+/// The output items of a response.
+pub fn output(response: &Value) -> &[Value] {
+    let output = response.get("output").and_then(Value::as_array);
+    output.map_or(&[], Vec::as_slice)
+}
+
+/// The response before its first event. `body` comes from [`Stated::turn`].
+pub fn waiting(body: &[u8], identity: &ReplyIdentity, status: &str) -> Result<Value, Fault> {
+    let request: Request = client_request::read(body)?.value;
+    let mut out = Vec::new();
+    let started = Event::MessageStarted { id: Cow::Borrowed(""), model: Cow::Borrowed("") };
+    Writer::new(&request, identity).push(&started, &mut out);
+    let mut response = Value::Null;
+    crate::framing::sse::Framer::new(usize::MAX).push(&out, |frame, _| {
+        if let Step::Began(began) = step(frame.data).1
+            && response.is_null()
+        {
+            response = began;
+        }
+    });
+    response["status"] = status.into();
+    Ok(response)
+}
+
+/// What an event contributes to the stored response.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Step {
+    /// The response, before its first item.
+    Began(Value),
+    /// A complete item and its index.
+    Item(u64, Value),
+    /// The final response, complete or not.
+    Ended(Value),
+    /// Nothing.
+    Other,
+}
+
+#[derive(Deserialize)]
+struct Head<'a> {
+    #[serde(borrow, rename = "type")]
+    kind: Cow<'a, str>,
+    sequence_number: Option<u64>,
+}
+
+/// Reads the data of an event: its sequence number and its contribution.
+pub fn step(data: &[u8]) -> (Option<u64>, Step) {
+    let Ok(head) = serde_json::from_slice::<Head<'_>>(data) else {
+        return (None, Step::Other);
+    };
+    let number = head.sequence_number;
+    let worth: fn(Value) -> Step = match &*head.kind {
+        "response.created" => |mut event| Step::Began(event["response"].take()),
+        "response.output_item.done" => |mut event| {
+            let place = event["output_index"].as_u64().unwrap_or_default();
+            Step::Item(place, event["item"].take())
+        },
+        "response.completed" | "response.incomplete" | "response.failed" => {
+            |mut event| Step::Ended(event["response"].take())
+        }
+        _ => return (number, Step::Other),
+    };
+    let event = serde_json::from_slice(data).unwrap_or(Value::Null);
+    (number, worth(event))
+}
+
+/// Why a response did not finish.
+#[derive(Clone, Debug)]
+pub struct Broken {
+    /// The error code of the dialect.
+    pub code: &'static str,
+    /// A message for people.
+    pub message: String,
+}
+
+impl Broken {
+    /// The failure is ours.
+    pub fn here(message: impl Into<String>) -> Self {
+        Self { code: "server_error", message: message.into() }
+    }
+
+    /// The provider answered with this status.
+    pub fn refused(status: u16, message: impl Into<String>) -> Self {
+        let code = match status {
+            429 => "rate_limit_exceeded",
+            400..=499 => "invalid_prompt",
+            _ => "server_error",
+        };
+        Self { code, message: message.into() }
+    }
+}
+
+/// The response built from the events so far.
+#[derive(Clone, Debug, Default)]
+pub struct Progress {
+    began: Option<Value>,
+    items: BTreeMap<u64, Value>,
+    ended: Option<Value>,
+}
+
+impl Progress {
+    /// A response that has not started.
+    pub fn waiting(response: Value) -> Self {
+        Self { began: Some(response), ..Self::default() }
+    }
+
+    /// Adds the next event.
+    pub fn take(&mut self, step: Step) {
+        match step {
+            Step::Began(response) => self.began = Some(response),
+            Step::Item(place, item) => {
+                self.items.insert(place, item);
+            }
+            Step::Ended(response) => self.ended = Some(response),
+            Step::Other => {}
+        }
+    }
+
+    /// The final response, if it has ended.
+    pub fn ended(&self) -> Option<&Value> {
+        self.ended.as_ref()
+    }
+
+    /// The current response; `None` if nothing has arrived.
+    pub fn so_far(&self, status: &str, error: Option<&Broken>) -> Option<Value> {
+        if let Some(ended) = &self.ended {
+            return Some(ended.clone());
+        }
+        let mut response = self.began.clone()?;
+        response["status"] = status.into();
+        response["output"] = self.items.values().cloned().collect();
+        if let Some(Broken { code, message }) = error {
+            response["error"] = json!({"code": code, "message": message});
+        }
+        Some(response)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stated(body: Value) -> Stated {
+        let Value::Object(body) = body else {
+            panic!("a request is an object");
+        };
+        Stated::new(body)
+    }
+
+    #[test]
+    fn what_a_request_says_of_state_is_read_in_every_form() {
+        let plain = stated(json!({"model": "m", "input": "hi"}));
+        assert!(plain.store() && !plain.needs_state() && plain.generates());
+        let on = stated(json!({"previous_response_id": "resp_1", "store": false}));
+        assert_eq!((on.previous(), on.store()), (Some("resp_1"), false));
+        for conversation in [json!("conv_1"), json!({"id": "conv_1"})] {
+            let within = stated(json!({"conversation": conversation}));
+            assert_eq!(within.conversation(), Some("conv_1"));
+        }
+        let pointing =
+            stated(json!({"input": [{"id": "rs_1"}, {"type": "item_reference", "id": "m"},
+            {"role": "user", "content": "x", "id": "msg_1"}]}));
+        assert_eq!(pointing.references(), ["rs_1", "m"]);
+        assert!(pointing.needs_state());
+        let both = json!({"previous_response_id": "a", "conversation": "b"});
+        assert_eq!(stated(both).check().unwrap_err().place(), Some("previous_response_id"));
+        let lost = json!({"background": true, "store": false});
+        assert_eq!(stated(lost).check().unwrap_err().place(), Some("background"));
+    }
+
+    #[test]
+    fn a_turn_holds_the_whole_history_and_no_word_of_state() {
+        let asked = stated(json!({
+            "model": "m", "previous_response_id": "resp_1", "background": true,
+            "input": [{"role": "user", "content": "more"}, {"id": "rs_9"}],
+        }));
+        let found = HashMap::from([(
+            "rs_9".to_owned(),
+            json!({"type": "reasoning", "id": "rs_9", "summary": []}),
+        )]);
+        let mut count = 0;
+        let added = asked.items(&found, &mut || {
+            count += 1;
+            count.to_string()
+        });
+        assert_eq!(added[0]["id"], "msg_1");
+        assert_eq!(added[1]["type"], "reasoning");
+        let history = [json!({"type": "message", "role": "user", "content": "hi"})];
+        let body = asked.turn(&history, &added, true);
+        let body: Value = serde_json::from_slice(&body).unwrap();
+        assert_eq!(body["input"].as_array().unwrap().len(), 3);
+        assert_eq!(body["stream"], true);
+        assert!(body.get("previous_response_id").is_none() && body.get("background").is_none());
+        assert_eq!(body[KEPT]["previous_response_id"], "resp_1");
+
+        let identity = ReplyIdentity { id: "7".to_owned(), created: 5 };
+        let queued = waiting(body.to_string().as_bytes(), &identity, "queued").unwrap();
+        assert_eq!(queued["id"], "resp_7");
+        assert_eq!(queued["status"], "queued");
+        assert_eq!(queued["background"], true);
+        assert_eq!(queued["previous_response_id"], "resp_1");
+        assert_eq!(queued["output"], json!([]));
+    }
+
+    #[test]
+    fn a_place_is_counted_as_the_client_does() {
+        let asked = stated(json!({"model": "m", "input": [{"role": "user", "content": 5}]}));
+        let history = [
+            json!({"type": "message", "role": "user", "content": "hi"}),
+            json!({"type": "message", "role": "assistant", "content": "ho"}),
+        ];
+        let added = asked.items(&HashMap::new(), &mut || "1".to_owned());
+        let body = asked.turn(&history, &added, true);
+        let fault = client_request::read(&body).unwrap_err();
+        assert_eq!(fault.place(), Some("input[0].content"));
+    }
+
+    #[test]
+    fn reasoning_that_came_without_a_word_of_it_needs_its_maker() {
+        let bare = json!({"type": "reasoning", "id": "rs_1", "summary": [{"text": "in short"}]});
+        let mut whole = bare.clone();
+        whole["encrypted_content"] = "x".into();
+        let mut open = bare.clone();
+        open["content"] = json!([{"type": "reasoning_text", "text": "all"}]);
+        open["encrypted_content"] = "".into();
+        let message = json!({"type": "message", "content": []});
+        for (items, needs) in
+            [(json!([message]), false), (json!([whole, open]), false), (json!([whole, bare]), true)]
+        {
+            assert_eq!(needs_its_maker(&json!({"output": items})), needs);
+        }
+    }
+
+    #[test]
+    fn a_response_is_kept_as_far_as_it_came() {
+        let mut progress = Progress::default();
+        assert_eq!(progress.so_far("failed", None), None);
+        let event = |text: &str| step(text.as_bytes());
+        let (number, began) = event(
+            r#"{"type":"response.created","sequence_number":0,"response":{"id":"r","output":[]}}"#,
+        );
+        assert_eq!(number, Some(0));
+        progress.take(began);
+        let item = r#"{"type":"response.output_item.done","sequence_number":4,"output_index":0,"item":{"id":"rs"}}"#;
+        progress.take(event(item).1);
+        progress.take(event(r#"{"type":"response.output_text.delta","delta":"x"}"#).1);
+        let stopped = Broken::here("stopped");
+        let cut = progress.so_far("failed", Some(&stopped)).unwrap();
+        assert_eq!(cut["output"], json!([{"id": "rs"}]));
+        assert_eq!(cut["error"]["message"], "stopped");
+        let done = r#"{"type":"response.completed","response":{"id":"r","status":"completed"}}"#;
+        progress.take(event(done).1);
+        assert_eq!(progress.so_far("failed", None), progress.ended().cloned());
+    }
+}

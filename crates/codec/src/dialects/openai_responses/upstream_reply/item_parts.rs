@@ -1,0 +1,154 @@
+//! One item of a provider's reply, as spans.
+
+use std::borrow::Cow;
+
+use super::Place;
+use crate::json::{Cursor, JsonError, Kind as Json, Span, each_member, inside, text};
+
+/// The kind of growing content, which also identifies the kind of item.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Message,
+    Refusal,
+    Summary,
+    Reasoning,
+    Call,
+    Opaque,
+}
+
+impl Kind {
+    /// Whether both belong to the same kind of item.
+    pub(super) fn shares_item(self, other: Self) -> bool {
+        let item = |kind| match kind {
+            Self::Refusal => Self::Message,
+            Self::Summary => Self::Reasoning,
+            kind => kind,
+        };
+        item(self) == item(other)
+    }
+}
+
+/// The members of an item.
+pub(super) struct ItemParts<'a> {
+    pub(super) kind: Kind,
+    pub(super) word: &'a [u8],
+    pub(super) id: Option<Span>,
+    pub(super) call_id: Option<Span>,
+    pub(super) name: Option<Span>,
+    pub(super) arguments: Option<Span>,
+    pub(super) phase: Option<Span>,
+    pub(super) encrypted: Option<Span>,
+    pub(super) summary: Option<Span>,
+    pub(super) content: Option<Span>,
+}
+
+impl<'a> ItemParts<'a> {
+    pub(super) fn read(data: &'a [u8], item: &Span) -> Result<Self, JsonError> {
+        let mut parts = Self {
+            kind: Kind::Opaque,
+            word: b"",
+            id: None,
+            call_id: None,
+            name: None,
+            arguments: None,
+            phase: None,
+            encrypted: None,
+            summary: None,
+            content: None,
+        };
+        each_member(data, item.start, |key, kind, span| {
+            let slot = match (key, kind) {
+                (b"type", Json::String) => {
+                    parts.word = inside(data, &span);
+                    return;
+                }
+                (b"id", Json::String) => &mut parts.id,
+                (b"call_id", Json::String) => &mut parts.call_id,
+                (b"name", Json::String) => &mut parts.name,
+                (b"arguments", Json::String) => &mut parts.arguments,
+                (b"phase", Json::String) => &mut parts.phase,
+                (b"encrypted_content", Json::String) => &mut parts.encrypted,
+                (b"summary", Json::Array) => &mut parts.summary,
+                (b"content", Json::Array) => &mut parts.content,
+                _ => return,
+            };
+            *slot = Some(span);
+        })?;
+        parts.kind = match parts.word {
+            b"message" => Kind::Message,
+            b"reasoning" => Kind::Reasoning,
+            b"function_call" => Kind::Call,
+            _ => Kind::Opaque,
+        };
+        Ok(parts)
+    }
+
+    pub(super) fn place(&self, data: &'a [u8], output_index: Option<u64>) -> Place<'a> {
+        let bytes = |span: &Option<Span>| span.as_ref().map(|span| inside(data, span));
+        Place { output_index, item_id: bytes(&self.id), call_id: bytes(&self.call_id), part: 0 }
+    }
+
+    pub(super) fn name_of_kind(&self) -> Cow<'a, str> {
+        String::from_utf8_lossy(self.word)
+    }
+}
+
+pub(super) fn member<'a>(data: &'a [u8], span: Option<&Span>) -> Cow<'a, str> {
+    span.map(|span| text(data, span)).unwrap_or_default()
+}
+
+/// A part of an item.
+#[derive(Default)]
+pub(super) struct Part<'a> {
+    /// Its type.
+    pub(super) word: &'a [u8],
+    /// Its text.
+    pub(super) said: Cow<'a, str>,
+    /// The annotations of the text.
+    pub(super) annotations: Option<Span>,
+}
+
+/// Visits a list of parts with their indexes.
+pub(super) fn each_part<'a>(
+    data: &'a [u8],
+    list: &Span,
+    mut part: impl FnMut(u64, Part<'a>),
+) -> Result<(), JsonError> {
+    let mut cursor = Cursor::at(data, list.start, usize::MAX);
+    cursor.enter_array()?;
+    let (mut first, mut place) = (true, 0);
+    while cursor.element(&mut first)? {
+        let kind = cursor.peek()?;
+        let span = cursor.skip()?;
+        if kind != Json::Object {
+            continue;
+        }
+        let mut found = Part::default();
+        each_member(data, span.start, |key, kind, span| match (key, kind) {
+            (b"type", Json::String) => found.word = inside(data, &span),
+            (b"text" | b"refusal", Json::String) => found.said = text(data, &span),
+            (b"annotations", Json::Array) if span.len() > 2 => found.annotations = Some(span),
+            _ => {}
+        })?;
+        part(place, found);
+        place += 1;
+    }
+    Ok(())
+}
+
+/// Joins the texts of parts with blank lines.
+pub(super) fn joined<'a>(data: &'a [u8], list: Option<&Span>) -> Result<Cow<'a, str>, JsonError> {
+    let mut all: Cow<'a, str> = Cow::default();
+    if let Some(list) = list {
+        each_part(data, list, |place, Part { said, .. }| {
+            if place == 0 {
+                all = said;
+            } else {
+                let all = all.to_mut();
+                all.push_str("\n\n");
+                all.push_str(&said);
+            }
+        })?;
+    }
+    Ok(all)
+}

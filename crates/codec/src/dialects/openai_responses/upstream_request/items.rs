@@ -1,0 +1,256 @@
+//! Writes the conversation of a request for a provider: messages become items.
+
+use serde_json::{Value, json};
+use throughline_canonical::{Block, MediaKind, Request, Role, Source};
+
+use super::super::{NAME, PHASE};
+use crate::dialects::shared::losses::Losses;
+
+/// OpenAI's file ids are valid in both of its dialects.
+const FILE_DIALECTS: [&str; 2] = [NAME, "openai_chat"];
+
+/// Writes the instructions and the conversation.
+pub(super) fn write<'r>(
+    request: &'r Request,
+    losses: &mut Losses,
+) -> (Option<&'r str>, Vec<Value>) {
+    let mut system = request.system.iter();
+    let instructions = system.next().map(String::as_str);
+    let mut items =
+        Items { items: Vec::new(), parts: Vec::new(), phase: None, role: Role::System, losses };
+    for text in system {
+        items.part(json!({"type": "input_text", "text": text}));
+        items.flush();
+    }
+    for message in &request.messages {
+        items.role = message.role;
+        for block in &message.content {
+            items.block(block);
+        }
+        items.flush();
+    }
+    (instructions, items.items)
+}
+
+/// Collects items, and the parts of the current message.
+struct Items<'l> {
+    items: Vec<Value>,
+    parts: Vec<Value>,
+    phase: Option<String>,
+    role: Role,
+    losses: &'l mut Losses,
+}
+
+impl Items<'_> {
+    fn part(&mut self, part: Value) {
+        self.parts.push(part);
+    }
+
+    /// Adds an item after the current message.
+    fn item(&mut self, item: Value) {
+        self.flush();
+        self.items.push(item);
+    }
+
+    /// Ends the current message.
+    fn flush(&mut self) {
+        let phase = self.phase.take();
+        if self.parts.is_empty() {
+            return;
+        }
+        let role = match self.role {
+            Role::System => "developer",
+            Role::User => "user",
+            Role::Assistant => "assistant",
+        };
+        let parts = std::mem::take(&mut self.parts);
+        let mut item = json!({"type": "message", "role": role, "content": parts});
+        if let (Some(phase), Value::Object(members)) = (phase, &mut item) {
+            members.insert("phase".to_owned(), phase.into());
+        }
+        self.items.push(item);
+    }
+
+    fn block(&mut self, block: &Block) {
+        match block {
+            Block::Text { text, signature, .. } => self.text(text, signature.as_deref()),
+            Block::Refusal { text } if self.role == Role::Assistant => {
+                self.part(json!({"type": "refusal", "refusal": text}));
+            }
+            Block::Refusal { text } => self.part(json!({"type": "input_text", "text": text})),
+            Block::Media { .. } if self.role == Role::Assistant => {
+                self.losses.omit("media", "role");
+            }
+            Block::Media { kind, source, name } => {
+                if let Some(part) = media(*kind, source, name.as_deref(), self.losses) {
+                    self.part(part);
+                }
+            }
+            Block::Thinking { text, signature } => self.thinking(text, signature.as_deref()),
+            Block::Redacted { data } => self.thinking("", Some(data)),
+            Block::ToolCall { id, name, arguments, signature } => {
+                if signature.is_some() {
+                    self.losses.omit("tool_call.signature", "no_place");
+                }
+                // A call without arguments has an empty object.
+                let arguments = match arguments.trim() {
+                    "" => "{}",
+                    _ => arguments,
+                };
+                self.item(json!({
+                    "type": "function_call",
+                    "call_id": id,
+                    "name": name,
+                    "arguments": arguments,
+                }));
+            }
+            Block::ToolResult { id, content, is_error, .. } => {
+                if *is_error {
+                    self.losses.omit("tool_result.is_error", "no_place");
+                }
+                let output = self.output(content);
+                self.item(json!({
+                    "type": "function_call_output",
+                    "call_id": id,
+                    "output": output,
+                }));
+            }
+            Block::Opaque { dialect, value } if dialect == NAME => self.item(value.clone()),
+            Block::Opaque { .. } => self.losses.omit("block", "foreign_dialect"),
+        }
+    }
+
+    fn text(&mut self, text: &str, signature: Option<&str>) {
+        if self.role != Role::Assistant {
+            if signature.is_some() {
+                self.losses.omit("text.signature", "no_place");
+            }
+            self.part(json!({"type": "input_text", "text": text}));
+            return;
+        }
+        let phase = match signature.map(|signature| signature.strip_prefix(PHASE)) {
+            None => None,
+            Some(Some(phase)) => Some(phase),
+            Some(None) => {
+                self.losses.omit("text.signature", "foreign_dialect");
+                None
+            }
+        };
+        // A message has one phase.
+        if self.phase.as_deref() != phase {
+            self.flush();
+            self.phase = phase.map(str::to_owned);
+        }
+        self.part(json!({"type": "output_text", "text": text, "annotations": []}));
+    }
+
+    /// Writes reasoning. Signed reasoning was a summary; unsigned reasoning can only be the
+    /// reasoning itself.
+    fn thinking(&mut self, text: &str, signature: Option<&str>) {
+        let part = |kind: &str| match text {
+            "" => json!([]),
+            text => json!([{"type": kind, "text": text}]),
+        };
+        self.item(match signature {
+            Some(signature) => json!({
+                "type": "reasoning",
+                "summary": part("summary_text"),
+                "encrypted_content": signature,
+            }),
+            None => json!({
+                "type": "reasoning",
+                "summary": [],
+                "content": part("reasoning_text"),
+            }),
+        });
+    }
+
+    fn output(&mut self, content: &[Block]) -> Value {
+        match content {
+            [] => return "".into(),
+            [Block::Text { text, .. }] => return text.as_str().into(),
+            _ => {}
+        }
+        let mut parts = Vec::new();
+        for block in content {
+            match block {
+                Block::Text { text, .. } | Block::Refusal { text } => {
+                    parts.push(json!({"type": "input_text", "text": text}));
+                }
+                Block::Media { kind, source, name } => {
+                    parts.extend(media(*kind, source, name.as_deref(), self.losses));
+                }
+                _ => self.losses.omit("tool_result.part", "no_place"),
+            }
+        }
+        if parts.is_empty() {
+            return "".into();
+        }
+        parts.into()
+    }
+}
+
+fn media(
+    kind: MediaKind,
+    source: &Source,
+    name: Option<&str>,
+    losses: &mut Losses,
+) -> Option<Value> {
+    let data_url = |media_type: &str, data: &str| format!("data:{media_type};base64,{data}");
+    if let Source::File { dialect, .. } = source
+        && !FILE_DIALECTS.contains(&dialect.as_str())
+    {
+        losses.omit("media", "foreign_file");
+        return None;
+    }
+    let part = match (kind, source) {
+        (MediaKind::Image, Source::Base64 { media_type, data }) => {
+            json!({"type": "input_image", "image_url": data_url(media_type, data), "detail": "auto"})
+        }
+        (MediaKind::Image, Source::Url { url, .. }) => {
+            json!({"type": "input_image", "image_url": url, "detail": "auto"})
+        }
+        (MediaKind::Image, Source::File { id, .. }) => {
+            json!({"type": "input_image", "file_id": id, "detail": "auto"})
+        }
+        (MediaKind::Document, Source::Base64 { media_type, data }) => {
+            // The provider rejects a file without a name.
+            let name = name.unwrap_or("document");
+            json!({"type": "input_file", "filename": name, "file_data": data_url(media_type, data)})
+        }
+        (MediaKind::Document, Source::Url { url, .. }) => {
+            json!({"type": "input_file", "file_url": url})
+        }
+        (MediaKind::Document, Source::File { id, .. }) => {
+            json!({"type": "input_file", "file_id": id})
+        }
+        (_, Source::Text { text }) => {
+            losses.adapt("document", "as_text");
+            json!({"type": "input_text", "text": text})
+        }
+        (MediaKind::Audio, Source::Base64 { media_type, data }) => {
+            let format = match media_type.as_str() {
+                "audio/wav" | "audio/x-wav" | "audio/wave" => "wav",
+                "audio/mpeg" | "audio/mp3" => "mp3",
+                _ => {
+                    losses.omit("media", "media_type");
+                    return None;
+                }
+            };
+            json!({"type": "input_audio", "input_audio": {"data": data, "format": format}})
+        }
+        (MediaKind::Audio, _) => {
+            losses.omit("media", "not_inline");
+            return None;
+        }
+        (MediaKind::Video, _) => {
+            losses.omit("media", "no_place");
+            return None;
+        }
+    };
+    // Only inline files have a name.
+    if name.is_some() && part.get("filename").is_none() {
+        losses.omit("media.name", "no_place");
+    }
+    Some(part)
+}

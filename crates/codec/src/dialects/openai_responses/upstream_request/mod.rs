@@ -1,0 +1,239 @@
+//! Writes a request for a provider: settings and tools.
+//!
+//! Nothing is stored at the provider, so every reply must return its reasoning encrypted.
+
+use serde_json::{Map, Value, json};
+use throughline_canonical::{
+    Amount, Effort, Lossy, Output, Request, Show, ThinkingSetting, Tool, ToolChoice,
+};
+
+use super::{ENCRYPTED, NAME};
+use crate::dialects::shared::losses::Losses;
+use crate::dialects::{Outgoing, Target};
+
+mod items;
+
+/// The provider's minimum for the output limit.
+const MIN_OUTPUT_TOKENS: u64 = 16;
+
+/// Writes a request.
+pub(super) fn write(request: &Request, target: &Target<'_>) -> Lossy<Outgoing> {
+    let mut losses = Losses::default();
+    let mut extra = request.extra.get(NAME).cloned().unwrap_or_default();
+    for (dialect, members) in &request.extra {
+        if dialect != NAME && !members.is_empty() {
+            losses.omit("extra", "foreign_dialect");
+        }
+    }
+    let mut body = Map::new();
+    let mut put = |key: &str, value: Value| {
+        body.insert(key.to_owned(), value);
+    };
+    put("model", target.model.into());
+    let (instructions, items) = items::write(request, &mut losses);
+    if let Some(instructions) = instructions {
+        put("instructions", instructions.into());
+    }
+    put("input", items.into());
+    if request.stream {
+        put("stream", true.into());
+    }
+    put("store", false.into());
+    put("include", include(extra.remove("include")));
+    if let Some(reasoning) = reasoning(&request.thinking, extra.remove("reasoning"), &mut losses) {
+        put("reasoning", reasoning);
+    }
+    if let Some(text) = text(&request.output, extra.remove("text")) {
+        put("text", text);
+    }
+    let tools: Vec<Value> =
+        request.tools.iter().filter_map(|tool| write_tool(tool, &mut losses)).collect();
+    if !tools.is_empty() {
+        put("tools", tools.into());
+    }
+    // The client's own form is more exact than the canonical one.
+    let choice = extra.remove("tool_choice");
+    if let Some(choice) = choice.or_else(|| request.tool_choice.as_ref().map(write_choice)) {
+        put("tool_choice", choice);
+    }
+    if let Some(parallel) = request.parallel_calls {
+        put("parallel_tool_calls", parallel.into());
+    }
+    if let Some(most) = request.max_tokens {
+        if most < MIN_OUTPUT_TOKENS {
+            losses.adapt("max_tokens", "range");
+        }
+        put("max_output_tokens", most.max(MIN_OUTPUT_TOKENS).into());
+    }
+    let sampling = &request.sampling;
+    if let Some(temperature) = sampling.temperature {
+        put("temperature", temperature.into());
+    }
+    if let Some(top_p) = sampling.top_p {
+        put("top_p", top_p.into());
+    }
+    for (said, part) in [
+        (sampling.top_k.is_some(), "top_k"),
+        (sampling.seed.is_some(), "seed"),
+        (sampling.presence_penalty.is_some(), "presence_penalty"),
+        (sampling.frequency_penalty.is_some(), "frequency_penalty"),
+        (!request.stop.is_empty(), "stop"),
+    ] {
+        if said {
+            losses.omit(part, "no_place");
+        }
+    }
+    if let Some(user) = &request.user {
+        put("user", user.as_str().into());
+    }
+    if let Some(key) = &request.cache_key {
+        put("prompt_cache_key", key.as_str().into());
+    }
+    write_extra(extra, request.stream, &mut body, &mut losses);
+    Lossy {
+        value: Outgoing {
+            path: "/v1/responses".to_owned(),
+            body: Value::Object(body).to_string().into_bytes(),
+            ..Outgoing::default()
+        },
+        losses: losses.0,
+    }
+}
+
+/// Adds the members of this dialect that are not canonical.
+fn write_extra(
+    extra: Map<String, Value>,
+    stream: bool,
+    body: &mut Map<String, Value>,
+    losses: &mut Losses,
+) {
+    for (key, value) in extra {
+        match key.as_str() {
+            // Storage is between the client and us.
+            "store" | "background" => {}
+            "previous_response_id" | "conversation" => losses.omit("stored_response", "stateless"),
+            "stream_options" if !stream => {}
+            // Members that we wrote take precedence.
+            _ if body.contains_key(&key) => {}
+            _ => {
+                body.insert(key, value);
+            }
+        }
+    }
+}
+
+fn include(wished: Option<Value>) -> Value {
+    let mut names = match wished {
+        Some(Value::Array(names)) => names,
+        _ => Vec::new(),
+    };
+    if !names.iter().any(|name| name == ENCRYPTED) {
+        names.push(ENCRYPTED.into());
+    }
+    names.into()
+}
+
+pub(super) fn reasoning(
+    setting: &ThinkingSetting,
+    more: Option<Value>,
+    losses: &mut Losses,
+) -> Option<Value> {
+    let mut reasoning = Map::new();
+    let mut adapted = |effort| {
+        losses.adapt("thinking", "effort");
+        Some(effort)
+    };
+    let effort = match setting.amount {
+        None => None,
+        Some(Amount::Off) => Some("none"),
+        Some(Amount::Effort { effort }) => Some(effort.word()),
+        // Some models do not think without an effort.
+        Some(Amount::On) => adapted(Effort::Medium.word()),
+        Some(Amount::Budget { tokens }) => adapted(Effort::of_budget(tokens).word()),
+        Some(Amount::Adaptive { effort }) => adapted(effort.unwrap_or(Effort::Medium).word()),
+    };
+    if let Some(effort) = effort {
+        reasoning.insert("effort".to_owned(), effort.into());
+    }
+    let mut more = match more {
+        Some(Value::Object(more)) => more,
+        _ => Map::new(),
+    };
+    let wished = more.remove("summary");
+    let summary = match setting.show {
+        Some(Show::Summary) => Some(wished.unwrap_or_else(|| "auto".into())),
+        Some(Show::Full) => Some("detailed".into()),
+        // Summaries must be requested.
+        Some(Show::Hidden) | None => None,
+    };
+    if let Some(summary) = summary {
+        reasoning.insert("summary".to_owned(), summary);
+    }
+    reasoning.extend(more);
+    (!reasoning.is_empty()).then(|| reasoning.into())
+}
+
+pub(super) fn text(output: &Output, more: Option<Value>) -> Option<Value> {
+    let mut text = match more {
+        Some(Value::Object(more)) => more,
+        _ => Map::new(),
+    };
+    let more = text.remove("format");
+    let format = match output {
+        Output::Text => None,
+        Output::Json => Some(json!({"type": "json_object"})),
+        Output::Schema { name, schema, strict } => {
+            let name = name.as_deref().unwrap_or("output");
+            let mut format = Map::new();
+            format.insert("type".to_owned(), "json_schema".into());
+            format.insert("name".to_owned(), name.into());
+            format.insert("schema".to_owned(), schema.clone());
+            if let Some(strict) = strict {
+                format.insert("strict".to_owned(), (*strict).into());
+            }
+            if let Some(Value::Object(more)) = more {
+                format.extend(more);
+            }
+            Some(format.into())
+        }
+    };
+    if let Some(format) = format {
+        text.insert("format".to_owned(), format);
+    }
+    (!text.is_empty()).then(|| text.into())
+}
+
+pub(super) fn write_tool(tool: &Tool, losses: &mut Losses) -> Option<Value> {
+    match tool {
+        Tool::Function { name, description, parameters, strict } => {
+            let mut tool = Map::new();
+            tool.insert("type".to_owned(), "function".into());
+            tool.insert("name".to_owned(), name.as_str().into());
+            if let Some(description) = description {
+                tool.insert("description".to_owned(), description.as_str().into());
+            }
+            let parameters = match parameters {
+                Value::Null => json!({"type": "object", "properties": {}}),
+                parameters => parameters.clone(),
+            };
+            tool.insert("parameters".to_owned(), parameters);
+            // In this dialect, tools are strict by default.
+            tool.insert("strict".to_owned(), strict.unwrap_or(false).into());
+            Some(tool.into())
+        }
+        Tool::Opaque { dialect, value } if dialect == NAME => Some(value.clone()),
+        Tool::Opaque { .. } => {
+            losses.omit("tool", "foreign_dialect");
+            None
+        }
+    }
+}
+
+pub(super) fn write_choice(choice: &ToolChoice) -> Value {
+    match choice {
+        ToolChoice::Auto => "auto".into(),
+        ToolChoice::None => "none".into(),
+        ToolChoice::Required => "required".into(),
+        ToolChoice::Named { name } => json!({"type": "function", "name": name}),
+    }
+}

@@ -1,0 +1,104 @@
+//! Error codes that programs act on: a client shortens a conversation that is too long, or stops
+//! when the credit is spent. Each dialect spells these errors differently.
+
+use throughline_canonical::Fault;
+
+/// The conversation exceeds the model's context.
+const TOO_LONG: &str = "context_length_exceeded";
+
+/// Codes of OpenAI's dialects that say more than the kind of the error.
+const KNOWN: [&str; 4] =
+    [TOO_LONG, "insufficient_quota", "model_not_found", "content_policy_violation"];
+
+/// Phrases of providers that send no such code, in lower case.
+const SENTENCES: [&str; 5] = [
+    "prompt is too long",
+    "maximum context length",
+    "exceeds the maximum number of tokens allowed",
+    "exceeds the available context size",
+    "exceeds the context window",
+];
+
+/// Clients of Anthropic's dialect look for this phrase and then shorten the conversation.
+const PROMPT_TOO_LONG: &str = "prompt is too long";
+
+/// Adds the error code: the provider's, or the one that its message implies.
+pub(crate) fn with_code(fault: Fault, code: Option<&str>) -> Fault {
+    if let Some(code) = code.filter(|code| KNOWN.contains(code)) {
+        return fault.with_code(code);
+    }
+    let sentence = fault.message.to_ascii_lowercase();
+    if SENTENCES.iter().any(|known| sentence.contains(known)) {
+        return fault.with_code(TOO_LONG);
+    }
+    fault
+}
+
+/// The message, with the phrase that Anthropic's clients look for.
+pub(crate) fn message_for_anthropic(fault: &Fault) -> String {
+    let message = &fault.message;
+    if fault.code.as_deref() == Some(TOO_LONG)
+        && !message.to_ascii_lowercase().contains(PROMPT_TOO_LONG)
+    {
+        return format!("{PROMPT_TOO_LONG}: {message}");
+    }
+    message.clone()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use crate::dialects::{CLIENT, UPSTREAM};
+
+    fn fault_of(dialect: &str, body: &Value) -> throughline_canonical::Fault {
+        let upstream = UPSTREAM.iter().find(|known| known.name() == dialect);
+        let upstream = upstream.expect("an upstream dialect");
+        upstream.read_fault(400, body.to_string().as_bytes())
+    }
+
+    fn told_to(dialect: &str, fault: &throughline_canonical::Fault) -> Value {
+        let client = CLIENT.iter().find(|known| known.name() == dialect);
+        let (_, body) = client.expect("a client dialect").write_fault(fault, "");
+        serde_json::from_slice(&body).expect("JSON")
+    }
+
+    #[test]
+    fn a_conversation_that_is_too_long_is_told_so_that_programs_see_it() {
+        let openai = json!({"error": {"message": "no", "type": "invalid_request_error", "code": "context_length_exceeded"}});
+        let cases = [
+            (
+                "anthropic",
+                json!({"type": "error", "error": {"type": "invalid_request_error", "message": "prompt is too long: 9 tokens > 8 maximum"}}),
+            ),
+            (
+                "gemini",
+                json!({"error": {"code": 400, "status": "INVALID_ARGUMENT",
+                    "message": "The input token count (9) exceeds the maximum number of tokens allowed (8)."}}),
+            ),
+            (
+                "openai_chat",
+                json!({"object": "error", "message": "This model's maximum context length is 8 tokens.", "code": 400}),
+            ),
+            ("openai_chat", openai.clone()),
+            ("openai_responses", openai),
+        ];
+        for (dialect, body) in cases {
+            let fault = fault_of(dialect, &body);
+            for client in ["openai_chat", "openai_responses"] {
+                let told = told_to(client, &fault);
+                assert_eq!(told["error"]["code"], "context_length_exceeded", "{dialect} {client}");
+            }
+            let told = told_to("anthropic", &fault);
+            let message = told["error"]["message"].as_str().expect("a sentence");
+            assert!(message.starts_with("prompt is too long: "), "{dialect}: {message}");
+            assert_eq!(message.matches("too long").count(), 1, "{message}");
+        }
+    }
+
+    #[test]
+    fn other_words_of_a_provider_stay_behind() {
+        let body = json!({"error": {"message": "who", "code": "odd"}});
+        assert_eq!(fault_of("openai_responses", &body).code, None);
+    }
+}

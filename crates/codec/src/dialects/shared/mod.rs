@@ -1,0 +1,30 @@
+//! Readers and writers that several dialects share, one file per subject.
+
+pub(crate) mod canonical_request;
+pub mod custom_tools;
+pub(crate) mod error_codes;
+pub(crate) mod extensions;
+pub(crate) mod fault_status;
+pub(crate) mod fields;
+pub(crate) mod file_owner;
+pub(crate) mod frontend_settings;
+pub(crate) mod hidden_reasoning;
+pub(crate) mod keep_alive;
+pub(crate) mod key_header;
+pub(crate) mod limits;
+pub(crate) mod losses;
+pub(crate) mod media;
+pub(crate) mod members;
+pub(crate) mod model_card;
+pub(crate) mod names;
+pub(crate) mod number;
+pub(crate) mod openai_annotations;
+pub(crate) mod openai_errors;
+pub(crate) mod openai_models;
+pub(crate) mod openai_tools;
+pub(crate) mod refusal;
+pub(crate) mod reply_end;
+pub(crate) mod sampling;
+pub mod segments;
+pub(crate) mod thinking_options;
+pub(crate) mod tool_names;

@@ -1,0 +1,342 @@
+//! Writes the chunks of a reply. An unknown chunk breaks the whole message in the client, so only
+//! chunks are used that major versions 5, 6 and 7 know. Absent members are omitted, never null.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Map, Value, json};
+use throughline_canonical::{
+    BlockStart, Citation, Delta, EndDetails, EndReason, Event, Fault, Reply, Request, Show, Tool,
+    Usage,
+};
+
+use self::step::{Part, PartKind};
+use super::{MESSAGE_ID, NAME};
+use crate::dialects::shared::keep_alive;
+use crate::dialects::shared::reply_end::{fault_of_end, may_cut_a_call};
+use crate::dialects::{ReplyIdentity, ReplyWriter};
+use crate::json::{ObjectWriter, quote_bytes};
+
+mod step;
+
+/// Writes one reply.
+pub(super) struct Writer {
+    form: ClientView,
+    open: Vec<Part>,
+    /// A call that has ended and may have been cut. The next event shows it.
+    held: Option<Part>,
+    /// Number of parts so far.
+    parts: usize,
+    sources: usize,
+    called: bool,
+    usage: Usage,
+    details: EndDetails,
+    state: Progress,
+}
+
+/// The progress of the reply.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Progress {
+    New,
+    Begun,
+    Failed,
+    Ended,
+}
+
+/// What the client knows and wants to see.
+#[derive(Clone)]
+struct ClientView {
+    message_id: String,
+    /// The client's name of the model.
+    model: String,
+    /// Whether the client wants no reasoning, only signatures.
+    hidden: bool,
+    /// The tools in the request.
+    tools: BTreeSet<String>,
+}
+
+impl ClientView {
+    fn read(request: &Request, identity: &ReplyIdentity) -> Self {
+        let goes_on = request.extra.get(NAME).and_then(|extra| extra.get(MESSAGE_ID)?.as_str());
+        let tools = request.tools.iter().filter_map(|tool| match tool {
+            Tool::Function { name, .. } => Some(name.clone()),
+            Tool::Opaque { .. } => None,
+        });
+        Self {
+            message_id: match goes_on {
+                Some(id) => id.to_owned(),
+                None => format!("msg_{}", identity.id),
+            },
+            model: request.model.clone(),
+            hidden: request.thinking.show == Some(Show::Hidden),
+            tools: tools.collect(),
+        }
+    }
+
+    /// Whether a call of this tool needs a dynamic part.
+    fn is_dynamic(&self, name: &str) -> bool {
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-".contains(&byte);
+        !self.tools.contains(name) || !name.bytes().all(plain)
+    }
+}
+
+impl Writer {
+    pub(super) fn new(request: &Request, identity: &ReplyIdentity) -> Self {
+        Self::with(ClientView::read(request, identity))
+    }
+
+    fn with(form: ClientView) -> Self {
+        Self {
+            form,
+            open: Vec::new(),
+            held: None,
+            parts: 0,
+            sources: 0,
+            called: false,
+            usage: Usage::default(),
+            details: EndDetails::default(),
+            state: Progress::New,
+        }
+    }
+
+    /// Writes the start, once. `theirs` is the provider's name of the model.
+    fn begin(&mut self, theirs: &str, out: &mut Vec<u8>) {
+        if self.state != Progress::New {
+            return;
+        }
+        self.state = Progress::Begun;
+        let model = match self.form.model.as_str() {
+            "" => theirs,
+            asked => asked,
+        };
+        out.extend_from_slice(b"data: ");
+        let mut start = ObjectWriter::new(out);
+        start.text("type", "start");
+        start.text("messageId", &self.form.message_id);
+        if !model.is_empty() {
+            start.object("messageMetadata").text("model", model).end();
+        }
+        start.end();
+        out.extend_from_slice(b"\n\ndata: {\"type\":\"start-step\"}\n\n");
+    }
+
+    fn part(&mut self, index: u32, kind: PartKind) -> Part {
+        self.parts += 1;
+        Part::new(index, kind, self.parts)
+    }
+
+    fn start(&mut self, index: u32, block: &BlockStart<'_>, out: &mut Vec<u8>) {
+        self.begin("", out);
+        self.stop(index, out);
+        // Parts keep the order of their starts, even if their text arrives later.
+        for part in &mut self.open {
+            part.begin(out);
+        }
+        let part = match block {
+            // There is no part for refusals; the finish reason shows it.
+            BlockStart::Text { text } | BlockStart::Refusal { text } => {
+                let mut part = self.part(index, PartKind::Text);
+                part.grow(text, out);
+                part
+            }
+            BlockStart::Thinking { text, signature } => {
+                let mut part = self.part(index, PartKind::Reasoning);
+                part.begin(out);
+                if !self.form.hidden {
+                    part.grow(text, out);
+                }
+                part.sign(signature);
+                part
+            }
+            BlockStart::Redacted { data } => {
+                return self.part(index, PartKind::Reasoning).redacted(data, out);
+            }
+            BlockStart::ToolCall { id, name } => {
+                self.called = true;
+                let mut part = Part::call(index, id, name, self.form.is_dynamic(name));
+                part.begin(out);
+                part
+            }
+            BlockStart::Opaque { .. } => return,
+        };
+        self.open.push(part);
+    }
+
+    fn delta(&mut self, index: u32, delta: &Delta<'_>, out: &mut Vec<u8>) {
+        let Some(part) = self.open.iter_mut().rfind(|part| part.index == index) else {
+            return;
+        };
+        match (part.kind, delta) {
+            (PartKind::Text, Delta::Text(text)) | (PartKind::Call, Delta::ToolArguments(text)) => {
+                part.grow(text, out);
+            }
+            // Providers may send plain text inside a reasoning block.
+            (PartKind::Reasoning, Delta::Thinking(text) | Delta::Text(text))
+                if !self.form.hidden =>
+            {
+                part.grow(text, out);
+            }
+            (_, Delta::Signature(mark)) => part.sign(mark),
+            (PartKind::Text, Delta::Citation(citation)) => self.source(citation, out),
+            _ => {}
+        }
+    }
+
+    /// Writes a source, which is a part of its own.
+    fn source(&mut self, citation: &Citation, out: &mut Vec<u8>) {
+        let Some(url) = &citation.url else {
+            return;
+        };
+        self.sources += 1;
+        out.extend_from_slice(b"data: ");
+        let mut source = ObjectWriter::new(out);
+        source.text("type", "source-url");
+        source.text("sourceId", &format!("source_{}", self.sources));
+        source.text("url", url);
+        if let Some(title) = &citation.title {
+            source.text("title", title);
+        }
+        source.end();
+        out.extend_from_slice(b"\n\n");
+    }
+
+    fn stop(&mut self, index: u32, out: &mut Vec<u8>) {
+        let Some(place) = self.open.iter().rposition(|part| part.index == index) else {
+            return;
+        };
+        let mut part = self.open.remove(place);
+        if part.may_be_cut() {
+            self.held = Some(part);
+        } else {
+            part.end(out);
+        }
+    }
+
+    /// Ends a call that was held back, because more output followed it.
+    fn release(&mut self, out: &mut Vec<u8>) {
+        if let Some(mut call) = self.held.take() {
+            call.end(out);
+        }
+    }
+
+    fn fault(&mut self, fault: &Fault, out: &mut Vec<u8>) {
+        if self.state == Progress::Failed {
+            return;
+        }
+        self.begin("", out);
+        let open = std::mem::take(&mut self.open);
+        for mut part in self.held.take().into_iter().chain(open) {
+            part.give_up(out);
+        }
+        self.state = Progress::Failed;
+        out.extend_from_slice(b"data: {\"type\":\"error\",\"errorText\":");
+        quote_bytes(&fault.message, out);
+        out.extend_from_slice(b"}\n\n");
+    }
+
+    fn end(&mut self, reason: &EndReason, out: &mut Vec<u8>) {
+        self.begin("", out);
+        if let Some(fault) = fault_of_end(reason) {
+            self.fault(&fault, out);
+        }
+        let cuts = may_cut_a_call(reason);
+        let open = std::mem::take(&mut self.open);
+        for mut part in self.held.take().into_iter().chain(open) {
+            if cuts && part.may_be_cut() {
+                part.give_up(out);
+            } else {
+                part.end(out);
+            }
+        }
+        out.extend_from_slice(b"data: {\"type\":\"finish-step\"}\n\ndata: ");
+        let failed = self.state == Progress::Failed;
+        self.state = Progress::Ended;
+        let mut finish = ObjectWriter::new(out);
+        finish
+            .text("type", "finish")
+            .text("finishReason", if failed { "error" } else { finish_word(reason, self.called) });
+        let counts = counts(&self.usage);
+        if !counts.is_empty() || !self.details.is_empty() {
+            let mut metadata = finish.object("messageMetadata");
+            if !counts.is_empty() {
+                metadata.value("usage", &counts.into());
+            }
+            if !self.details.is_empty() {
+                metadata.value("finish", &json!(self.details));
+            }
+            metadata.end();
+        }
+        finish.end();
+        out.extend_from_slice(b"\n\ndata: [DONE]\n\n");
+    }
+}
+
+/// The finish reason. Clients look here for calls.
+fn finish_word(reason: &EndReason, called: bool) -> &'static str {
+    match reason {
+        EndReason::Length => "length",
+        EndReason::Refusal => "content-filter",
+        EndReason::Failed | EndReason::Cut => "error",
+        EndReason::ToolCalls => "tool-calls",
+        _ if called => "tool-calls",
+        EndReason::Stop | EndReason::StopSequence => "stop",
+        EndReason::Pause | EndReason::Other(_) => "other",
+    }
+}
+
+/// Token counts in the AI SDK's form, where input includes cached tokens.
+fn counts(usage: &Usage) -> Map<String, Value> {
+    let parts = [usage.input, usage.cache_read, usage.cache_write];
+    let mut known = parts.into_iter().flatten();
+    let input = known.next().map(|first| known.fold(first, u64::saturating_add));
+    let total = input.zip(usage.output).map(|(input, output)| input.saturating_add(output));
+    [
+        ("inputTokens", input),
+        ("outputTokens", usage.output),
+        ("totalTokens", total),
+        ("reasoningTokens", usage.thinking),
+        ("cachedInputTokens", usage.cache_read),
+    ]
+    .into_iter()
+    .filter_map(|(name, count)| Some((name.to_owned(), count?.into())))
+    .collect()
+}
+
+impl ReplyWriter for Writer {
+    fn push(&mut self, event: &Event<'_>, out: &mut Vec<u8>) {
+        let waits = matches!(
+            event,
+            Event::Usage(_) | Event::EndExplained(_) | Event::Fault(_) | Event::Ended { .. }
+        );
+        if !waits {
+            self.release(out);
+        }
+        match (event, self.state) {
+            (_, Progress::Ended) => {}
+            (Event::Usage(usage), _) => self.usage.update(*usage),
+            (Event::EndExplained(details), _) => self.details.clone_from(details),
+            (Event::Ended { reason }, _) => self.end(reason, out),
+            // After an error, only the end matters.
+            (_, Progress::Failed) => {}
+            (Event::MessageStarted { model, .. }, _) => self.begin(model, out),
+            (Event::BlockStarted { index, block }, _) => self.start(*index, block, out),
+            (Event::BlockDelta { index, delta }, _) => self.delta(*index, delta, out),
+            (Event::BlockEnded { index }, _) => self.stop(*index, out),
+            (Event::Fault(fault), _) => self.fault(fault, out),
+            (Event::Transformed { .. }, _) => {}
+        }
+    }
+
+    fn keep_alive(&mut self, out: &mut Vec<u8>) {
+        if self.state != Progress::Ended {
+            out.extend_from_slice(keep_alive::COMMENT);
+        }
+    }
+
+    /// Clients read streams only, so a whole reply is a stream in one piece.
+    fn whole(&self, reply: &Reply) -> Vec<u8> {
+        let mut writer = Self::with(self.form.clone());
+        let mut out = Vec::new();
+        reply.tell(&mut |event| writer.push(event, &mut out));
+        out
+    }
+}
