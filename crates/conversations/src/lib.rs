@@ -1,7 +1,7 @@
 //! Stored conversations, for clients that do not send their history.
 //!
-//! - [`store`]: the trait of a durable store, [`in_memory`]: a store in RAM, [`suite`]: the tests that
-//!   every store must pass;
+//! - [`store`]: the trait of a durable store, [`in_memory`]: a store in RAM, [`suite`]: the tests
+//!   that every store must pass;
 //! - [`sealed_store`]: seals and opens what a store holds;
 //! - [`responses`]: the stateful part of the Responses dialect, with any backend.
 

@@ -6,7 +6,7 @@
 //! different form with the same meaning is no loss. Budgets and efforts are converted by the table
 //! of [`Effort::budget`].
 //!
-//! | asked | by budget | adaptive | by effort or level | a switch | does not think |
+//! | requested | by budget | adaptive | by effort or level | a switch | does not think |
 //! |---|---|---|---|---|---|
 //! | off | off, else the least | off, else the least | off, else the least | off, else nothing | nothing |
 //! | on | automatic, else that of `medium` | adaptive | `medium`, or the model's default | on | nothing, a loss |
