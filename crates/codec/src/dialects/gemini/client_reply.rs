@@ -208,7 +208,7 @@ impl Writer {
                 self.text(text, true, out);
             }
             (OpenBlock::Call { arguments, .. }, Delta::ToolArguments(more)) => {
-                arguments.push_str(more)
+                arguments.push_str(more);
             }
             (
                 OpenBlock::Text { signature, .. }

@@ -141,7 +141,7 @@ impl Writer {
                 self.line(self.form.thinking, text, out);
             }
             (OpenBlock::Call { arguments, .. }, Delta::ToolArguments(more)) => {
-                arguments.push_str(more)
+                arguments.push_str(more);
             }
             _ => {}
         }

@@ -496,7 +496,7 @@ mod tests {
         };
         match value {
             Json::Object(members) => {
-                members.iter().for_each(|(key, value)| begin_element(key, value))
+                members.iter().for_each(|(key, value)| begin_element(key, value));
             }
             Json::Array(elements) => elements.iter().for_each(|value| begin_element(ITEM, value)),
             Json::String(text) => out.push_str(text),

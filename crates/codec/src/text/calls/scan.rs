@@ -151,22 +151,22 @@ impl JsonScanner {
                 self.expected = if object { Expected::KeyOrClose } else { Expected::ValueOrClose };
             }
             (Expected::Value | Expected::ValueOrClose, b'"') => {
-                self.expected = Expected::String(false)
+                self.expected = Expected::String(false);
             }
             (Expected::Value | Expected::ValueOrClose, b't') => {
-                self.expected = Expected::Word(b"rue")
+                self.expected = Expected::Word(b"rue");
             }
             (Expected::Value | Expected::ValueOrClose, b'f') => {
-                self.expected = Expected::Word(b"alse")
+                self.expected = Expected::Word(b"alse");
             }
             (Expected::Value | Expected::ValueOrClose, b'n') => {
-                self.expected = Expected::Word(b"ull")
+                self.expected = Expected::Word(b"ull");
             }
             (Expected::Value | Expected::ValueOrClose, b'-') => {
-                self.expected = Expected::NumberPosition(NumberPosition::Minus)
+                self.expected = Expected::NumberPosition(NumberPosition::Minus);
             }
             (Expected::Value | Expected::ValueOrClose, b'0') => {
-                self.expected = Expected::NumberPosition(NumberPosition::Zero)
+                self.expected = Expected::NumberPosition(NumberPosition::Zero);
             }
             (Expected::Value | Expected::ValueOrClose, b'1'..=b'9') => {
                 self.expected = Expected::NumberPosition(NumberPosition::Digits);

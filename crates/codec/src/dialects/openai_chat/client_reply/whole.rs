@@ -90,7 +90,7 @@ impl MessageParts {
                 self.reasoning.push_str(NOTICE);
             }
             Block::ToolCall { id, name, arguments, signature } => {
-                self.call(id, name, arguments, signature.as_deref())
+                self.call(id, name, arguments, signature.as_deref());
             }
             Block::Opaque { dialect, value } if dialect == NAME && value["type"] == CUSTOM => {
                 self.calls.push(value.clone());

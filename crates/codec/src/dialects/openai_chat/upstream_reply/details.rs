@@ -55,7 +55,7 @@ pub(super) fn each<'a>(
         match kind {
             Kind::Object => piece(Detail { json: slice(json, &span), ..read(json, &span)? }),
             Kind::String => {
-                piece(Detail { piece: Piece::Text, text: text(json, &span), ..Detail::default() })
+                piece(Detail { piece: Piece::Text, text: text(json, &span), ..Detail::default() });
             }
             _ => {}
         }

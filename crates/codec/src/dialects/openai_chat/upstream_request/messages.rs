@@ -367,7 +367,7 @@ impl<'a> Writer<'a> {
                 assistant_parts.details.push(detail.into());
             }
             Replay::Blocks => {
-                assistant_parts.details.push(json!({"type": "redacted_thinking", "data": data}))
+                assistant_parts.details.push(json!({"type": "redacted_thinking", "data": data}));
             }
             _ => self.thinking_omitted += 1,
         }

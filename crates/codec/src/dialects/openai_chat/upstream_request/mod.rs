@@ -311,7 +311,7 @@ impl Writer {
             Setting::Blocks => match amount {
                 Amount::Off => self.put("reasoning_effort", "none"),
                 Amount::Budget { tokens } => {
-                    self.put("thinking", json!({"type": "enabled", "budget_tokens": tokens}))
+                    self.put("thinking", json!({"type": "enabled", "budget_tokens": tokens}));
                 }
                 _ => {
                     let effort = self.effort(amount).unwrap_or(self.variant.usual);
