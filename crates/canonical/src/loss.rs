@@ -148,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn losses_read_as_one_header() {
+    fn losses_form_one_header() {
         let losses = [
             Loss::ThinkingOmitted { blocks: 2, reason: Reason::Origin },
             Loss::SettingAdapted { setting: "thinking", reason: "open_tool_loop" },
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_is_no_word_stays_out_of_headers() {
+    fn name_that_is_not_a_plain_word_stays_out_of_headers() {
         for (name, told) in [
             ("server_tool_use", "server_tool_use"),
             ("a b", "block"),

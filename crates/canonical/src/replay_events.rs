@@ -80,7 +80,7 @@ mod tests {
     use crate::{Citation, Fold, Usage};
 
     #[test]
-    fn a_reply_that_is_told_again_folds_into_itself() {
+    fn replayed_reply_folds_into_itself() {
         let call = |id: &str, signature: Option<&str>| Block::ToolCall {
             id: id.to_owned(),
             name: "f".to_owned(),

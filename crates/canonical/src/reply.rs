@@ -152,7 +152,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn events_fold_into_blocks_in_their_order() {
+    fn events_fold_into_blocks_in_order() {
         let text = |text: &'static str| Cow::Borrowed(text);
         let delta = |index, delta| Event::BlockDelta { index, delta };
         let events = [
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_without_a_word_folds_into_its_json() {
+    fn opaque_block_folds_into_its_json() {
         let text = |text: &'static str| Cow::Borrowed(text);
         let of = |index, json: &[&'static str]| {
             let dialect = text("theirs");

@@ -157,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_and_efforts_go_both_ways() {
+    fn effort_names_parse_back() {
         for effort in Effort::ALL {
             assert_eq!(Effort::read(effort.word()), Some(effort));
             assert_eq!(Effort::read(&effort.word().to_uppercase()), Some(effort));
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn budgets_and_efforts_go_both_ways() {
+    fn budgets_and_efforts_convert_both_ways() {
         for effort in Effort::ALL {
             assert_eq!(Effort::of_budget(effort.budget()), effort);
             let more = effort.budget() + 1;
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn the_nearest_effort_is_found() {
+    fn nearest_effort_is_found() {
         use Effort::*;
         let check = |asked: Effort, known: &[Effort], found: Option<Effort>| {
             assert_eq!(asked.nearest(known), found, "{asked:?} of {known:?}");

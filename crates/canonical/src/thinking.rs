@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_and_the_whole_have_one_name() {
+    fn pieces_and_the_whole_have_one_key() {
         let mut hasher = KeyHasher::new(ThinkingKind::Thinking);
         for piece in ["Let ", "", "me ", "think"] {
             hasher.push(piece.as_bytes());
@@ -164,7 +164,7 @@ mod tests {
 
     /// Covers: C-6
     #[test]
-    fn kind_text_and_signature_all_tell_blocks_apart() {
+    fn kind_text_and_signature_distinguish_blocks() {
         let names = [
             key(ThinkingKind::Thinking, "a", "s"),
             key(ThinkingKind::Redacted, "a", "s"),
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn both_base64_alphabets_spell_one_signature() {
+    fn both_base64_alphabets_give_one_key() {
         assert_eq!(
             key(ThinkingKind::Thinking, "a", "+/+/Zg=="),
             key(ThinkingKind::Thinking, "a", "-_-_Zg")

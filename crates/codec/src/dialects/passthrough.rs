@@ -155,7 +155,7 @@ mod tests {
     use crate::framing::sse::Framer;
 
     #[test]
-    fn half_an_event_becomes_one_that_is_json_and_tells_the_error() {
+    fn incomplete_event_becomes_json_with_the_error() {
         let whole = "event: a.b\ndata: {\"text\":\"\u{e9}\u{20ac}\",\"n\":[1]}\n";
         for whole in [whole.to_owned(), whole.replace('\n', "\r\n")] {
             for cut in 1..=whole.len() {
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn between_events_there_is_nothing_to_close() {
+    fn nothing_is_closed_between_events() {
         let mut out = Vec::new();
         close_event(None, "{}", &mut out);
         assert!(out.is_empty());

@@ -68,7 +68,7 @@ mod tests {
     use crate::framing::sse::Framer;
 
     #[test]
-    fn an_error_after_half_an_event_is_read_alone() {
+    fn error_after_an_incomplete_event_is_read_alone() {
         let fault = Fault::new(FaultKind::Unreachable, "gone");
         let whole = "event: message_start\ndata: {}\n\n";
         let next = "event: content_block_delta\ndata: {\"text\":\"\u{e9}\u{20ac}\u{1f914}\"}\n";

@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_model_tells_what_it_takes() {
+    fn model_abilities_are_read() {
         let model = json!({
             "type": "model", "id": "claude-next", "display_name": "Next",
             "max_tokens": 64000, "max_input_tokens": 500000,
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_comes_in_pages() {
+    fn model_list_has_pages() {
         let card = |name: &str| ModelCard { name: name.to_owned(), ..ModelCard::default() };
         let cards = ["a", "b", "c d", "e"].map(card);
         let page = |query: &str| {

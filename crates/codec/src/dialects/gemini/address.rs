@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_path_that_clients_use_names_its_model() {
+    fn every_client_path_names_its_model() {
         let long = "/v1beta1/projects/p/locations/us/publishers/google/models";
         for (path, model, method) in [
             ("/v1beta/models/g:generateContent", "g", Method::Generate),
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_that_asks_for_nothing_we_serve_is_not_found() {
+    fn unknown_path_is_not_found() {
         for (path, why) in [
             ("/v1beta/models/g", "path: expected `/models/{model}:{method}`"),
             ("/v1beta/models/g:embedContent", "path: `embedContent` is no method that is served"),
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read() {
+    fn written_path_reads_back() {
         for variant in ["", "vertex"] {
             for model in ["gemini-3-pro", "qwen3:8b", "a/b c", "tunedModels/x", "é%?#"] {
                 if variant == "vertex" && model.starts_with("tuned") {
@@ -198,13 +198,13 @@ mod tests {
     }
 
     #[test]
-    fn a_key_may_stand_in_the_query() {
+    fn key_is_read_from_the_query() {
         assert_eq!(key("alt=sse&key=a%2Bb%3D"), Some("a+b=".to_owned()));
         assert_eq!(key("alt=sse&monkey=a"), None);
     }
 
     #[test]
-    fn events_are_asked_for_in_the_query() {
+    fn query_can_ask_for_events() {
         for (query, events) in [
             ("alt=sse", true),
             ("key=K&alt=sse", true),

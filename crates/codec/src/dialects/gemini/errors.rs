@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_error_is_written_as_the_provider_writes_it() {
+    fn error_has_the_form_of_the_provider() {
         let (status, body) = write(&Fault::invalid("contents: is required"));
         let body: Value = serde_json::from_slice(&body).unwrap();
         assert_eq!(status, 400);
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_are_read_by_their_status_word() {
+    fn status_word_decides_the_fault_kind() {
         for (word, kind) in [
             ("INVALID_ARGUMENT", FaultKind::Invalid),
             ("FAILED_PRECONDITION", FaultKind::Invalid),
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn details_say_when_to_try_again_and_that_a_key_is_wrong() {
+    fn details_give_the_retry_delay_and_an_invalid_key() {
         let body = json!([{"error": {"code": 429, "message": "slow", "status": "RESOURCE_EXHAUSTED",
             "details": [{"@type": RETRY, "retryDelay": "33.2s"}]}}]);
         assert_eq!(read(429, body.to_string().as_bytes()).retry_after, Some(34));
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_that_is_no_json_keeps_its_status_and_text() {
+    fn error_without_json_keeps_its_status_and_text() {
         for (status, body, kind, message) in [
             (502, "<html>bad</html>", FaultKind::Unreachable, "<html>bad</html>"),
             (503, "", FaultKind::Overloaded, "the provider answered with status 503"),
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read() {
+    fn written_error_reads_back() {
         for kind in [
             FaultKind::Invalid,
             FaultKind::Unauthenticated,

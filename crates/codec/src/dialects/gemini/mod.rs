@@ -297,7 +297,7 @@ mod own_tests {
     use super::*;
 
     #[test]
-    fn a_variant_is_a_set_of_words() {
+    fn variant_is_a_set_of_words() {
         for (words, vertex, cumulative) in [
             ("", false, false),
             ("vertex", true, false),
@@ -311,7 +311,7 @@ mod own_tests {
     }
 
     #[test]
-    fn arguments_are_an_object_on_one_line() {
+    fn arguments_become_an_object_on_one_line() {
         for (arguments, written, whole) in [
             ("", "{}", true),
             (" {} ", "{}", true),

@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_model_tells_its_limits() {
+    fn model_limits_are_read() {
         let model = json!({"name": "models/gemini-next", "inputTokenLimit": 2000000,
             "outputTokenLimit": "99000", "thinking": true});
         let card = ModelCard {
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_comes_in_pages() {
+    fn model_list_has_pages() {
         let card = |name: &str| ModelCard { name: name.to_owned(), ..ModelCard::default() };
         let cards = ["a", "b", "c"].map(card);
         let page = |query: &str| {

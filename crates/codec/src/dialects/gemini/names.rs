@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_spellings_are_one_name() {
+    fn both_spellings_match() {
         for (key, name, same) in [
             ("thinkingConfig", "thinkingConfig", true),
             ("thinking_config", "thinkingConfig", true),
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn null_is_absent_in_either_spelling() {
+    fn null_counts_as_absent_in_either_spelling() {
         let value = serde_json::json!({"topP": null, "top_p": 1, "x": null, "y": 2});
         let node = Node::root(&value);
         assert_eq!(member(&node, "topP").unwrap().path(), "top_p");

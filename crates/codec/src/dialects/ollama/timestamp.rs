@@ -32,7 +32,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn moments_have_their_dates() {
+    fn timestamps_have_the_right_date() {
         for (seconds, expected) in [
             (0, "1970-01-01T00:00:00Z"),
             (951_782_399, "2000-02-28T23:59:59Z"),

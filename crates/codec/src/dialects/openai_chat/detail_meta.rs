@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn marks_survive_as_one_signature() {
+    fn packed_signature_unpacks_unchanged() {
         for format in ["", "openai-responses-v1", "unknown"] {
             for id in ["", "rs_1"] {
                 for summary in [false, true] {

@@ -59,7 +59,7 @@ mod tests {
     use crate::json::Kind;
 
     #[test]
-    fn refusals_of_reasoning_are_told_from_other_errors() {
+    fn recognises_refusals_of_reasoning() {
         for (status, message, refused) in [
             (
                 400,
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_of_many_servers_are_read() {
+    fn error_shapes_of_many_servers_are_read() {
         let check = |status, body: &str, kind, message: &str| {
             let fault = openai_errors::read(status, body.as_bytes());
             assert_eq!((fault.kind, fault.message.as_str()), (kind, message), "{body}");
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_is_read_as_it_was_written() {
+    fn every_written_fault_kind_reads_back() {
         use FaultKind::*;
         for kind in [
             Invalid,
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn the_wrong_member_is_named() {
+    fn fault_names_the_wrong_member() {
         let wrong = object(&Fault::invalid("messages[2].content: expected a string"));
         assert_eq!(wrong["param"], "messages[2].content");
         assert_eq!(object(&Fault::invalid("it is: wrong"))["param"], Value::Null);

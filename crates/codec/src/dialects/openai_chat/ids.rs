@@ -30,7 +30,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_have_nine_letters_and_stay_apart() {
+    fn ids_have_nine_letters_and_stay_distinct() {
         assert_eq!(nine_letters("D681PevKs"), "D681PevKs");
         let spelled: Vec<_> = ["", "call_1", "call_2", "toolu_01A2b3C4d5", "D681PevK\u{df}"]
             .into_iter()

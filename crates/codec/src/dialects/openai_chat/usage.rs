@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_mean_the_same_whoever_counted() {
+    fn token_counts_mean_the_same_for_every_server() {
         let all = r#"{"prompt_tokens":12,"completion_tokens":80,"total_tokens":92,"prompt_tokens_details":{"cached_tokens":2,"cache_write_tokens":3,"audio_tokens":0},"completion_tokens_details":{"reasoning_tokens":64}}"#;
         check("openai", all, [Some(7), Some(2), Some(3), Some(80), Some(64)]);
         let plain = r#"{"prompt_tokens":1,"completion_tokens":2,"total_tokens":3,"prompt_tokens_details":null}"#;
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_again() {
+    fn written_usage_reads_back() {
         let usage = Usage {
             input: Some(7),
             cache_read: Some(2),

@@ -435,7 +435,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_name_of_the_configuration_has_its_row() {
+    fn every_configured_name_has_a_row() {
         for name in [
             "openai",
             "deepseek-r1",
@@ -460,7 +460,7 @@ mod tests {
     }
 
     #[test]
-    fn every_row_takes_what_it_is_told_to_write() {
+    fn every_row_accepts_the_members_it_writes() {
         for variant in VARIANTS {
             assert!(variant.takes(variant.limit), "{}", variant.name);
             let setting = match variant.setting {

@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn faults_are_written_with_all_four_members_and_the_path_apart() {
+    fn fault_is_written_with_four_members_and_its_path() {
         for (fault, status, expected) in [
             (
                 Fault::invalid("input[2].content: expected a list, found a number"),
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_of_providers_are_read_in_every_shape() {
+    fn provider_errors_are_read_in_every_shape() {
         for (status, body, kind, message) in [
             (
                 400,
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_of_reasoning_is_told_from_other_errors() {
+    fn recognises_a_refusal_of_reasoning() {
         let error = |code: &str, message: &str| {
             json!({"error": {"message": message, "code": code}}).to_string().into_bytes()
         };

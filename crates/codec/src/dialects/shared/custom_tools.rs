@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_text_is_found_however_a_model_writes_it() {
+    fn input_is_found_in_every_spelling_of_the_arguments() {
         for (arguments, input) in [
             (r#"{"input":"a \"b\"\n"}"#, Some("a \"b\"\n")),
             ("{\"input\":\"one\n\ttwo\"}", Some("one\n\ttwo")),

@@ -57,14 +57,14 @@ mod tests {
         upstream.read_fault(400, body.to_string().as_bytes())
     }
 
-    fn told_to(dialect: &str, fault: &throughline_canonical::Fault) -> Value {
+    fn written_by(dialect: &str, fault: &throughline_canonical::Fault) -> Value {
         let client = CLIENT.iter().find(|known| known.name() == dialect);
         let (_, body) = client.expect("a client dialect").write_fault(fault, "");
         serde_json::from_slice(&body).expect("JSON")
     }
 
     #[test]
-    fn a_conversation_that_is_too_long_is_told_so_that_programs_see_it() {
+    fn context_overflow_keeps_its_code_in_every_dialect() {
         let openai = json!({"error": {"message": "no", "type": "invalid_request_error", "code": "context_length_exceeded"}});
         let cases = [
             (
@@ -86,10 +86,10 @@ mod tests {
         for (dialect, body) in cases {
             let fault = fault_of(dialect, &body);
             for client in ["openai_chat", "openai_responses"] {
-                let told = told_to(client, &fault);
+                let told = written_by(client, &fault);
                 assert_eq!(told["error"]["code"], "context_length_exceeded", "{dialect} {client}");
             }
-            let told = told_to("anthropic", &fault);
+            let told = written_by("anthropic", &fault);
             let message = told["error"]["message"].as_str().expect("a sentence");
             assert!(message.starts_with("prompt is too long: "), "{dialect}: {message}");
             assert_eq!(message.matches("too long").count(), 1, "{message}");
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn other_words_of_a_provider_stay_behind() {
+    fn unknown_error_codes_are_dropped() {
         let body = json!({"error": {"message": "who", "code": "odd"}});
         assert_eq!(fault_of("openai_responses", &body).code, None);
     }

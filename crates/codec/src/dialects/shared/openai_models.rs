@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_list_that_was_written_is_read() {
+    fn written_model_list_reads_back() {
         let card = |name: &str| ModelCard { name: name.to_owned(), ..ModelCard::default() };
         let cards = [card("one"), card("two")];
         assert_eq!(read(&write(Models::All(&cards))), cards);

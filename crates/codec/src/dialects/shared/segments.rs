@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whatever_leads_elsewhere_is_seen_however_it_is_written() {
+    fn dot_segments_are_found_in_every_encoding() {
         for path in [
             "..",
             ".",
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_stays_within_the_path() {
+    fn encoded_name_stays_within_its_segment() {
         let name = "a/b?c#d%2e é:\\";
         let mut path = String::new();
         encode(name, &mut path);

@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_of_thinking_are_told_from_other_errors() {
+    fn recognises_refusals_of_thinking() {
         use RefusalKind::*;
         check(
             400,

@@ -456,7 +456,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_are_found_where_they_stand() {
+    fn outline_finds_the_parts_of_a_request() {
         let body = r#" {"model" : "claude-x","max_tokens":4096 , "thinking":{"type":"adaptive","block_binding":{"prefix_mismatch_behavior":"error"}},
             "metadata":{"user_id":"u\u0031"},"stream":true,"unknown":[1.50],"system":"s","tools":[],"output_config":{"effort":"low"},
             "messages":[{"role":"user","content":"hi"},{"role":"assistant","content":[{"type":"thinking","thinking":"a","signature":"s"},{"type":"tool_use","id":"t1"}]},{"role":"user","content":[{"type":"tool_result","tool_use_id":"t1"}]}]} "#;
@@ -482,7 +482,7 @@ mod tests {
     }
 
     #[test]
-    fn escapes_do_not_change_a_blocks_name() {
+    fn escapes_do_not_change_the_block_key() {
         let key = |text: &str| {
             let body = format!(
                 r#"{{"messages":[{{"role":"assistant","content":[{{"type":"thinking","thinking":"{text}"}}]}}]}}"#
@@ -495,7 +495,7 @@ mod tests {
 
     /// Covers: case 12
     #[test]
-    fn odd_contents_are_read_without_harm() {
+    fn odd_contents_are_accepted() {
         let outline = read(
             r#"{"messages":[{"role":"assistant","content":"text"},{"role":"assistant","content":null},
             {"role":"assistant","content":[{"type":"thinking"},{"type":"thinking","thinking":7},{"type":"redacted_thinking"},"odd",{"type":5}]}]}"#,
@@ -507,7 +507,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_bodies_are_refused_with_a_place() {
+    fn rejects_malformed_bodies_with_a_path() {
         let check = |body: &str, expected: &str| assert_eq!(read(body).unwrap_err(), expected);
         check("", "the request body could not be read: the JSON ends unexpectedly at byte 0");
         check(

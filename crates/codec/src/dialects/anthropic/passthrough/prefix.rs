@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn what_providers_ignore_does_not_count() {
+    fn prefix_ignores_what_providers_ignore() {
         let plain = prefixes(r#"{"system":"s","messages":[{"role":"user","content":"hi"}]}"#);
         let marked = prefixes(
             r#"{ "messages" : [ {"content":[{"type":"text", "text":"hi","cache_control":{"type":"ephemeral"}}],"role":"user"}],
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn what_providers_compare_counts() {
+    fn prefix_includes_what_providers_compare() {
         let base = r#"{"system":"s","tools":[{"name":"t"}],"messages":[{"role":"user","content":"hi"},{"role":"assistant","content":[{"type":"thinking","thinking":"a","signature":"b"},{"type":"text","text":"x"}]}]}"#;
         let whole = prefixes(base).whole();
         for (from, to) in [
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_longer_conversation_keeps_its_earlier_prefixes() {
+    fn longer_conversation_keeps_earlier_prefixes() {
         let short = prefixes(r#"{"messages":[{"role":"user","content":"hi"}]}"#);
         let long = prefixes(
             r#"{"messages":[{"role":"user","content":"hi"},{"role":"assistant","content":"yes"}]}"#,

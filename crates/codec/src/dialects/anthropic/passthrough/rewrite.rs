@@ -250,7 +250,7 @@ mod tests {
 
     /// Covers: case 11
     #[test]
-    fn an_emptied_message_gets_a_placeholder() {
+    fn emptied_message_gets_a_placeholder() {
         let body = r#"{"messages":[{"role":"assistant","content":[ {"type":"thinking","thinking":"a"} , {"type":"thinking","thinking":"b"} ]}]}"#;
         let edited = edit(body, |edits, outline| {
             assert_eq!(leave_out(edits, outline, &[(0, vec![false, false])]), 1);
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_change_in_their_place_only() {
+    fn setting_edits_keep_all_other_bytes() {
         let body = r#"{"a":1.0,"thinking":{"type":"adaptive","display":"updates"},"b":"\u00e9"}"#;
         assert_eq!(thinking(body, &ThinkingEdit::Keep, false), body);
         assert_eq!(
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn a_closed_loop_has_no_calls() {
+    fn closed_loop_has_no_calls() {
         let body = r#"{"messages":[{"role":"user","content":"hi"},{"role":"assistant","content":[{"type":"tool_use","id":"t","name":"look","input":{"k":1}}]},{"role":"user","content":[{"type":"tool_result","tool_use_id":"t","content":"seven"}]}]}"#;
         let edited = edit(body, |edits, outline| {
             assert_eq!(close_loop(edits, body.as_bytes(), outline, 1), 1);
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn the_models_name_is_found_in_replies() {
+    fn model_name_is_found_in_replies() {
         let find = |json: &str| reply_model(json.as_bytes()).map(|span| json[span].to_owned());
         assert_eq!(
             find(r#"{"type":"message_start","message":{"content":[],"model":"glm"}}"#),

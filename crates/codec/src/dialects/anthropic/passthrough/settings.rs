@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_are_read_whatever_else_there_is() {
+    fn settings_are_read_next_to_other_members() {
         let body = r#"{"temperature":0.5,"messages":[{"role":"robot"}],"tools":[7],"thinking":{"type":"enabled","budget_tokens":2048},"x":{"top_k":1},"max_tokens":9}"#;
         let request = read(body).unwrap();
         assert_eq!(request.sampling.temperature, Some(0.5));
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_differs_is_written() {
+    fn only_changed_settings_are_written() {
         let body = r#"{"max_tokens":9,"tools":[],"tool_choice":{"type":"any","disable_parallel_tool_use":true},"top_p":0.5,"thinking":{"type":"adaptive","display":"omitted"}}"#;
         let before = read(body).unwrap();
         assert_eq!(changes(&before, &before), []);

@@ -468,7 +468,7 @@ mod tests {
     proptest! {
         /// A space after the first brace forces the general path.
         #[test]
-        fn a_usual_delta_reads_as_any_other(
+        fn usual_delta_reads_like_any_other(
             kind in prop_oneof!["text", "thinking", "partial_json"],
             text in any::<String>(),
             raw in r#"[a-z"\\/ué}{ ]{0,12}"#,

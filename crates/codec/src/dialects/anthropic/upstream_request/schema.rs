@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn objects_are_closed_and_bounds_are_told_in_words() {
+    fn objects_are_closed_and_bounds_go_to_the_description() {
         let schema = json!({
             "type": "object",
             "properties": {
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_of_an_object_are_one_and_choices_stay_apart() {
+    fn parts_of_an_object_merge_and_choices_stay_separate() {
         let part = |name: &str| json!({"type": "object", "properties": {name: {"type": "string"}}, "required": [name]});
         assert_eq!(
             closed(&json!({"allOf": [part("a"), part("b")]})),
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_schema_that_is_taken_stays_as_it_is() {
+    fn accepted_schema_stays_unchanged() {
         let schema = json!({"type": "object", "properties": {"row": {"type": "integer", "enum": [1, 2]}},
             "required": ["row"], "additionalProperties": false});
         assert_eq!(closed(&schema), schema);

@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_providers_schema_becomes_json_schema() {
+    fn provider_schema_becomes_json_schema() {
         for (own, standard) in [
             (json!({"type": "STRING"}), json!({"type": "string"})),
             (

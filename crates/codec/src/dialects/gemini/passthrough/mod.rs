@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_changes_only_where_it_has_to() {
+    fn path_changes_only_for_a_renamed_model() {
         let odd = "/v1beta/models/g%2D3:streamGenerateContent";
         for (path, renamed, variant, expected) in [
             (odd, false, "", odd),
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn the_models_name_is_found_in_every_piece() {
+    fn model_name_is_found_in_every_chunk() {
         let piece = r#"{"candidates":[],"modelVersion":"g-3"}"#;
         assert_eq!(Gemini.model_name_span(b"", piece.as_bytes()), ModelNameSpan::Here(33..36));
         assert_eq!(Gemini.model_name_span(b"", b"{}"), ModelNameSpan::None);

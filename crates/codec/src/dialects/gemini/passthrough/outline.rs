@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn thoughts_and_signatures_are_found_where_they_stand() {
+    fn outline_finds_thoughts_and_signatures() {
         let outline = outline();
         assert!(outline.stream && outline.has_assistant && outline.model_in_path.is_some());
         assert_eq!(outline.turn, 3);
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_has_to_change_changes() {
+    fn rewrite_keeps_all_other_bytes() {
         let rewritten = |changes: &[_]| {
             let (body, filled) = outline().rewrite(BODY.as_bytes(), Some("other"), changes);
             assert_eq!(filled, 0);
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_of_thoughts_alone_is_filled() {
+    fn message_of_thoughts_only_gets_a_placeholder() {
         let body = br#"{"contents":{"role":"model","parts":[ {"thought":true,"text":"a"} ]}}"#;
         let outline = read(body, "g", Method::Generate).unwrap();
         let (edited, filled) = outline.rewrite(body, None, &[Remove]);
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_of_nothing_but_a_signature_goes_with_it() {
+    fn part_with_only_a_signature_is_removed_with_it() {
         let body =
             br#"{"contents":[{"role":"model","parts":[{"text":"a"},{"thoughtSignature":"s"}]}]}"#;
         let outline = read(body, "g", Method::Generate).unwrap();
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn a_count_names_its_model_in_the_body_too() {
+    fn count_request_names_its_model_in_the_body_too() {
         let body = br#"{"generateContentRequest":{"model":"models/g","contents":[]}}"#;
         let outline = read(body, "g", Method::Count).unwrap();
         let (edited, _) = outline.rewrite(body, Some("h"), &[]);

@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn objects_are_the_same_for_every_split() {
+    fn every_split_gives_the_same_objects() {
         let stream = r#"[{"a":"}\"{"}, {"b":{"c":[{}]}} ,{"d":"\\"}]{}x{"half":"#.as_bytes();
         let expected = [r#"{"a":"}\"{"}"#, r#"{"b":{"c":[{}]}}"#, r#"{"d":"\\"}"#, "{}"];
         for at in 0..=stream.len() {
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_has_a_bound_however_it_arrives() {
+    fn object_limit_holds_for_every_split() {
         let stream = br#"{"a":"0123456789"}"#;
         for at in 0..stream.len() {
             let (one, two) = stream.split_at(at);

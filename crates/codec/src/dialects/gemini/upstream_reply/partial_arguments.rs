@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_find_their_place() {
+    fn pieces_are_placed_by_their_path() {
         check(
             &[
                 json!({"jsonPath": "$.city", "stringValue": "Os", "willContinue": true}),
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_that_lead_nowhere_do_no_harm() {
+    fn invalid_paths_are_ignored() {
         let path = |path: &str| json!({"jsonPath": path, "stringValue": "x"});
         check(
             &[

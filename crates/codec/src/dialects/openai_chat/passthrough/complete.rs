@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn every_answer_has_reasoning_where_it_must_and_nothing_else_changes() {
+    fn required_reasoning_is_added_to_every_answer() {
         let body = |one: &str, two: &str, more: &str| {
             format!(
                 r#" {{"x":1.50,"messages":[{{"role":"user","content":"a"}},{{"role":"assistant","content":"b"{one}}}, {{"role" : "assistant",{two}"content":"c" }}]{more}}}"#
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_of_calls_get_nine_letters_where_they_must_and_find_each_other() {
+    fn call_ids_get_nine_letters_and_still_match() {
         let body = r#"{"messages":[{"role":"assistant","tool_calls":[{"id":"toolu_01A2b3C4d5"},{"id":"D681PevKs"}]},{"role":"tool","tool_call_id":"toolu_01A2b3C4d5","content":"1"},{"role":"tool","tool_call_id":"D681PevKs","content":"2"}]}"#;
         let spelled = ids::nine_letters("toolu_01A2b3C4d5");
         let written = write(body.as_bytes(), variant("mistral"));
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_request_is_left_alone() {
+    fn malformed_request_stays_unchanged() {
         for body in ["", "[]", "{\"messages\":7}", "{\"messages\":[7,{}]}", "{"] {
             assert_eq!(completed(body, "deepseek-v4"), None, "{body}");
         }

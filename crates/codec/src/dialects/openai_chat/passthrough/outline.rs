@@ -349,7 +349,7 @@ mod tests {
 
     /// The full reader gives the same blocks.
     #[test]
-    fn reasoning_is_found_as_it_is_read() {
+    fn outline_finds_the_same_reasoning_as_the_reader() {
         use crate::dialects::{ClientDialect, RequestParts};
         for (message, expected) in [
             (DETAILS, vec![thinking("one two", Some("s")), Block::Redacted { data: "d".into() }]),
@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn what_goes_leaves_nothing_empty_behind() {
+    fn removed_parts_leave_no_empty_containers() {
         assert_eq!(rewritten(DETAILS, &[Remove, Remove]), body(r#""content":"a""#));
         assert_eq!(
             rewritten(DETAILS, &[Keep, Remove]),
@@ -394,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_of_nothing_but_reasoning_is_filled() {
+    fn message_of_reasoning_only_gets_a_placeholder() {
         let filled = "\"content\":\"[reasoning omitted]\"";
         for content in ["\"content\":null", "\"content\":\"\""] {
             let message = format!("{content},\"reasoning\":\"r\"");
@@ -417,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_bear_their_signatures_in_three_places() {
+    fn call_signatures_are_found_in_three_members() {
         let call = |more: &str| {
             format!(
                 r#""tool_calls":[{{"id":"c","type":"function","function":{{"name":"f","arguments":"{{}}"}}{more}}}]"#

@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sign_of_life_bears_the_last_number_and_never_comes_first() {
+    fn keep_alive_repeats_the_last_number_and_is_never_first() {
         let mut state = Injector::default();
         assert!(state.keep_alive().is_empty());
         state.see(frame(CREATED));
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_ends_the_response_that_began() {
+    fn error_ends_the_started_response() {
         let mut state = Injector::default();
         state.see(frame(CREATED));
         let fault = Fault::new(FaultKind::Unreachable, "gone");
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn the_models_name_is_found_in_events_that_hold_the_response() {
+    fn model_name_is_found_in_response_events() {
         let name = |data: &str| match OpenAiResponses.model_name_span(b"", data.as_bytes()) {
             ModelNameSpan::Here(span) => Some(data[span].to_owned()),
             _ => None,

@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn reasoning_is_found_where_it_stands() {
+    fn outline_finds_reasoning() {
         let outline = read(BODY.as_bytes()).unwrap();
         assert_eq!(&BODY[outline.model.clone().unwrap()], "\"gpt-x\"");
         assert!(outline.stream && outline.has_assistant);
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_has_to_change_changes() {
+    fn rewrite_keeps_all_other_bytes() {
         use OpaqueEdit::{Keep, Remove, Sign, Unsign};
         assert_eq!(rewritten(None, &[Keep, Keep]), BODY);
         assert_eq!(rewritten(Some("o"), &[Keep, Keep]), BODY.replace("gpt-x", "o"));
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn what_reasoning_led_to_loses_the_id_that_asks_for_it() {
+    fn item_after_removed_reasoning_loses_its_id() {
         let body = r#"{"input":[{"type":"reasoning","id":"rs_1","summary":[],"encrypted_content":"x"},{"id":"msg_1","type":"message","role":"assistant","content":[]},{"type":"function_call","id":"fc_1","call_id":"c","name":"f","arguments":"{}"},{"type":"function_call_output","id":"fo_1","call_id":"c","output":""},{"type":"function_call","id":"fc_2","call_id":"d","name":"f","arguments":"{}"}]}"#;
         let outline = read(body.as_bytes()).unwrap();
         let (edited, _) = outline.rewrite(body.as_bytes(), None, &[OpaqueEdit::Remove]);
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_conversation_of_nothing_but_reasoning_is_filled() {
+    fn conversation_of_reasoning_only_gets_a_placeholder() {
         let body = br#"{"input":[ {"type":"reasoning","summary":[],"encrypted_content":"x"} ]}"#;
         let outline = read(body).unwrap();
         let (edited, filled) = outline.rewrite(body, Some("m"), &[OpaqueEdit::Remove]);
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_bodies_do_no_harm() {
+    fn malformed_bodies_do_not_panic() {
         for body in [
             r#"{"input":"x"}"#,
             r#"{"input":[1,null,"a",{"type":5},{"type":"reasoning","summary":7,"content":{}}]}"#,

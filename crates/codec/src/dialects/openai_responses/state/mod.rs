@@ -418,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_request_says_of_state_is_read_in_every_form() {
+    fn state_members_are_read_in_every_form() {
         let plain = stated(json!({"model": "m", "input": "hi"}));
         assert!(plain.store() && !plain.needs_state() && plain.generates());
         let on = stated(json!({"previous_response_id": "resp_1", "store": false}));
@@ -439,7 +439,7 @@ mod tests {
     }
 
     #[test]
-    fn a_turn_holds_the_whole_history_and_no_word_of_state() {
+    fn turn_has_the_whole_history_and_no_state_members() {
         let asked = stated(json!({
             "model": "m", "previous_response_id": "resp_1", "background": true,
             "input": [{"role": "user", "content": "more"}, {"id": "rs_9"}],
@@ -473,7 +473,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_is_counted_as_the_client_does() {
+    fn item_index_in_a_fault_counts_only_client_items() {
         let asked = stated(json!({"model": "m", "input": [{"role": "user", "content": 5}]}));
         let history = [
             json!({"type": "message", "role": "user", "content": "hi"}),
@@ -486,7 +486,7 @@ mod tests {
     }
 
     #[test]
-    fn reasoning_that_came_without_a_word_of_it_needs_its_maker() {
+    fn reasoning_without_text_or_encryption_needs_its_provider() {
         let bare = json!({"type": "reasoning", "id": "rs_1", "summary": [{"text": "in short"}]});
         let mut whole = bare.clone();
         whole["encrypted_content"] = "x".into();
@@ -502,7 +502,7 @@ mod tests {
     }
 
     #[test]
-    fn a_response_is_kept_as_far_as_it_came() {
+    fn partial_response_keeps_what_has_arrived() {
         let mut progress = Progress::default();
         assert_eq!(progress.so_far("failed", None), None);
         let event = |text: &str| step(text.as_bytes());

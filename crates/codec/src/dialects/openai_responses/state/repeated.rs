@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_member_is_found_twice_however_it_is_spelled() {
+    fn duplicate_member_is_found_in_every_spelling() {
         let members = ["a_b", "c"];
         for (body, found) in [
             (r#"{"a_b":1,"x":{"a_b":2}}"#, None),
