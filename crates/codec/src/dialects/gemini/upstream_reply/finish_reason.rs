@@ -19,7 +19,7 @@ pub(super) fn finish(word: &str, message: Option<&str>) -> Option<Finish> {
     Some(match word {
         "" | "FINISH_REASON_UNSPECIFIED" => return None,
         "STOP" => Finish::Reason(EndReason::Stop),
-        "MAX_TOKEN" | "CONTINUATION" => Finish::Reason(EndReason::Length),
+        "MAX_TOKENS" | "CONTINUATION" => Finish::Reason(EndReason::Length),
         word if word == REFUSED || REFUSALS.contains(&word) => Finish::Reason(EndReason::Refusal),
         "MALFORMED_FUNCTION_CALL" => failed(
             FaultKind::ToolCallUnreadable,
