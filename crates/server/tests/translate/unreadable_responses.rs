@@ -18,7 +18,7 @@ async fn unreadable_response_of_an_earlier_process_is_closed_once() {
     for start in 0..2 {
         gateway.restart().await;
         let log = gateway.log();
-        let lines = log.lines().filter(|line| line.contains("cannot be read"));
+        let lines = log.lines().filter(|line| line.contains("cannot read the stored value"));
         assert_eq!(lines.count(), 1, "start {start}: {log}");
         gateway.kill().await;
     }
