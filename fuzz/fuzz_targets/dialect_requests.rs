@@ -3,12 +3,15 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use throughline_codec::dialects::{RequestParts, CLIENT, Target, UPSTREAM};
+use throughline_codec::dialects::{CLIENT, RequestParts, Target, UPSTREAM};
 
 fuzz_target!(|input: &[u8]| {
     for client in CLIENT {
-        let asked =
-            RequestParts { path: "/v1beta/models/m:streamGenerateContent", query: "alt=sse", body: input };
+        let asked = RequestParts {
+            path: "/v1beta/models/m:streamGenerateContent",
+            query: "alt=sse",
+            body: input,
+        };
         let Ok(read) = client.read_request(&asked) else {
             continue;
         };
@@ -21,7 +24,8 @@ fuzz_target!(|input: &[u8]| {
             let Some(back) = CLIENT.iter().find(|back| back.name() == upstream.name()) else {
                 continue;
             };
-            let asked = RequestParts { path: &written.path, query: &written.query, body: &written.body };
+            let asked =
+                RequestParts { path: &written.path, query: &written.query, body: &written.body };
             // The request may be refused, as a provider would refuse it.
             let _ = back.read_request(&asked);
         }
