@@ -21,7 +21,6 @@ use std::pin::Pin;
 
 use bytes::Bytes;
 use http::Response;
-use hyper::body::Incoming;
 use serde::Serialize;
 use serde_json::{Value, json};
 use throughline_canonical::{BlockKey, Fault, Loss};
@@ -37,6 +36,7 @@ use crate::thinking::Target;
 use crate::turn::Attempt;
 use crate::turn::error_reply::Reply;
 use crate::turn::log::BlockRecord;
+use crate::upstream::UpstreamBody;
 use crate::upstream::refusal_policy::{RefusedRequest, RejectedBlocks, RetryPlan};
 use crate::upstream::send::OutboundRequest;
 
@@ -120,7 +120,7 @@ pub(crate) trait Plan: fmt::Debug + Send + Sync {
         self: Box<Self>,
         gateway: &'a Gateway,
         attempt: &'a Attempt<'_>,
-        response: Response<Incoming>,
+        response: Response<UpstreamBody>,
         permit: Option<OwnedSemaphorePermit>,
     ) -> ReplyFuture<'a>;
     /// Builds the reply to the client from the backend's error.

@@ -2,7 +2,6 @@
 
 use bytes::Bytes;
 use http::Response;
-use hyper::body::Incoming;
 use serde_json::{Value, json};
 use throughline_canonical::BlockKey;
 use throughline_codec::dialects::{self, Operation, Refusal, RefusalKind};
@@ -22,6 +21,7 @@ use crate::turn::Attempt;
 use crate::turn::error_reply::Reply;
 use crate::turn::log::BlockRecord;
 use crate::unix_ms;
+use crate::upstream::UpstreamBody;
 use crate::upstream::refusal_policy::{RefusedRequest, RejectedBlocks};
 use crate::upstream::send::OutboundRequest;
 
@@ -100,7 +100,7 @@ impl Plan for OpaquePlan {
         self: Box<Self>,
         gateway: &'a Gateway,
         attempt: &'a Attempt<'_>,
-        response: Response<Incoming>,
+        response: Response<UpstreamBody>,
         permit: Option<OwnedSemaphorePermit>,
     ) -> ReplyFuture<'a> {
         let Self { decision, blocks, tried, asked_model, left_out, .. } = *self;

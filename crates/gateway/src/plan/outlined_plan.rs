@@ -3,7 +3,6 @@
 
 use bytes::Bytes;
 use http::{HeaderMap, Response, header};
-use hyper::body::Incoming;
 use serde_json::Value;
 use throughline_canonical::{BlockKey, Fate};
 use throughline_codec::dialects::Refusal;
@@ -22,6 +21,7 @@ use crate::turn::error_reply::Reply;
 use crate::turn::log::BlockRecord;
 use crate::turn::request::ParsedRequest;
 use crate::unix_ms;
+use crate::upstream::UpstreamBody;
 use crate::upstream::refusal_policy::{RefusedRequest, RejectedBlocks, RetryPlan};
 use crate::upstream::send::OutboundRequest;
 
@@ -189,7 +189,7 @@ impl Plan for OutlinedPlan {
         mut self: Box<Self>,
         gateway: &'a Gateway,
         attempt: &'a Attempt<'_>,
-        response: Response<Incoming>,
+        response: Response<UpstreamBody>,
         permit: Option<OwnedSemaphorePermit>,
     ) -> ReplyFuture<'a> {
         // A stream may last for minutes, and the request body is not needed any more.

@@ -2,7 +2,6 @@
 
 use bytes::Bytes;
 use http::{Response, header};
-use hyper::body::Incoming;
 use throughline_canonical::Loss;
 use throughline_codec::framing::encoding::{Decoder, Encoding};
 use tokio::sync::OwnedSemaphorePermit;
@@ -16,6 +15,7 @@ use crate::reply::passthrough::{PassthroughReply, ReplyEncoding, Shape, Tap};
 use crate::turn::Attempt;
 use crate::turn::error_reply::{Reply, finish_headers};
 use crate::turn::request::content_encoding;
+use crate::upstream::UpstreamBody;
 use crate::upstream::send::error_text;
 
 impl Gateway {
@@ -45,7 +45,7 @@ impl Gateway {
     pub(crate) fn forward(
         &self,
         attempt: &Attempt<'_>,
-        response: Response<Incoming>,
+        response: Response<UpstreamBody>,
         permit: Option<OwnedSemaphorePermit>,
         alias: Option<ModelAlias>,
         losses: &[Loss],

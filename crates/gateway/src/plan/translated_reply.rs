@@ -5,7 +5,6 @@
 
 use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode, header};
-use hyper::body::Incoming;
 use serde_json::{Value, json};
 use throughline_canonical::{BlockKey, EndReason, Fate, Fault, Fold, Loss};
 use throughline_codec::dialects::{
@@ -29,6 +28,7 @@ use crate::turn::error_reply::{Reply, error_response, finish_headers, generated_
 use crate::turn::log::BlockRecord;
 use crate::turn::request::content_encoding;
 use crate::unix_ms;
+use crate::upstream::UpstreamBody;
 use crate::upstream::refusal_policy::{RefusedRequest, RejectedBlocks};
 use crate::upstream::send::{MAX_ERROR_BYTES, OutboundRequest, error_text, read_plain};
 
@@ -115,7 +115,7 @@ impl Plan for TranslatedPlan {
         self: Box<Self>,
         gateway: &'a Gateway,
         attempt: &'a Attempt<'_>,
-        response: Response<Incoming>,
+        response: Response<UpstreamBody>,
         permit: Option<OwnedSemaphorePermit>,
     ) -> ReplyFuture<'a> {
         Box::pin(async move {
@@ -202,7 +202,7 @@ impl Gateway {
         &self,
         attempt: &Attempt<'_>,
         plan: TranslatedPlan,
-        response: Response<Incoming>,
+        response: Response<UpstreamBody>,
         permit: Option<OwnedSemaphorePermit>,
     ) -> Reply {
         let (head, upstream) = response.into_parts();
@@ -242,7 +242,7 @@ impl Gateway {
         &self,
         attempt: &Attempt<'_>,
         plan: TranslatedPlan,
-        response: Response<Incoming>,
+        response: Response<UpstreamBody>,
     ) -> Result<Reply, Fault> {
         let status = response.status();
         let patience = attempt.clocks().ends.saturating_duration_since(tokio::time::Instant::now());
@@ -324,7 +324,7 @@ impl Gateway {
         &self,
         attempt: &Attempt<'_>,
         plan: &TranslatedPlan,
-        response: Response<Incoming>,
+        response: Response<UpstreamBody>,
     ) -> Result<Reply, Fault> {
         let idle = attempt.backend.timeouts.idle;
         let body = read_plain(attempt.backend, response, MAX_ERROR_BYTES, idle)

@@ -13,13 +13,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
-use hyper::body::Incoming;
 use throughline_canonical::{Fault, FaultKind};
 use throughline_codec::framing::encoding::EncodingError;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, Sleep};
 
-use crate::upstream::BoxError;
+use crate::upstream::{BoxError, UpstreamBody};
 
 /// What a lane does to the bytes of a reply.
 pub(crate) trait ReplyTransform: fmt::Debug + Send {
@@ -57,7 +56,7 @@ impl ReplyBody {
 
     /// A provider's bytes, as they arrive.
     pub(crate) fn live(
-        upstream: Incoming,
+        upstream: UpstreamBody,
         transform: Box<dyn ReplyTransform>,
         clocks: &Clocks,
         backend: String,
@@ -81,6 +80,7 @@ impl ReplyBody {
             watch,
             backend,
             done: false,
+            stop: None,
             breaking: None,
             _permit: permit,
         }))
@@ -98,14 +98,64 @@ pub(crate) struct Clocks {
     pub(crate) ends: Instant,
 }
 
+/// Bytes that have arrived together are sent as one piece, up to about this size.
+const MAX_GATHERED: usize = 32 << 10;
+
+/// Why the provider sends no more bytes.
+#[derive(Debug)]
+enum Stop {
+    /// The body has ended.
+    End,
+    /// The connection broke.
+    Broken(hyper::Error),
+    /// The bytes cannot be decompressed.
+    Unreadable(EncodingError),
+}
+
+/// Bytes for the client that have arrived together.
+#[derive(Default)]
+struct Gathered {
+    first: Bytes,
+    /// All of them, if there are more than the first.
+    all: Vec<u8>,
+}
+
+impl Gathered {
+    fn push(&mut self, bytes: Bytes) {
+        if self.is_empty() {
+            self.first = bytes;
+            return;
+        }
+        if self.all.is_empty() {
+            self.all.reserve(MAX_GATHERED.min(4 * (self.first.len() + bytes.len())));
+            self.all.extend_from_slice(&self.first);
+        }
+        self.all.extend_from_slice(&bytes);
+    }
+
+    fn len(&self) -> usize {
+        self.first.len().max(self.all.len())
+    }
+
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn into_bytes(self) -> Bytes {
+        if self.all.is_empty() { self.first } else { self.all.into() }
+    }
+}
+
 /// A provider's bytes, as they arrive.
 #[derive(Debug)]
 pub struct Live {
-    upstream: Incoming,
+    upstream: UpstreamBody,
     transform: Box<dyn ReplyTransform>,
     watch: Watch,
     backend: String,
     done: bool,
+    /// How the upstream ended, if bytes had to be sent first.
+    stop: Option<Stop>,
     /// The error that the next poll returns.
     breaking: Option<BoxError>,
     _permit: Option<OwnedSemaphorePermit>,
@@ -189,41 +239,60 @@ impl Live {
         if self.done {
             return Poll::Ready(None);
         }
-        loop {
-            match Pin::new(&mut self.upstream).poll_frame(context) {
-                Poll::Ready(Some(Ok(frame))) => {
-                    let bytes = match frame.into_data() {
-                        Ok(bytes) => bytes,
-                        // Drop trailers: no byte could be sent after them, but an error may still
-                        // have to be.
-                        Err(_trailers) => continue,
-                    };
-                    self.watch.last_byte = Instant::now();
-                    let last = self.upstream.is_end_stream();
-                    let bytes = match self.transform.take(bytes, last) {
-                        Ok(bytes) => bytes,
-                        Err(error) => return self.unreadable(error),
-                    };
-                    if bytes.is_empty() {
-                        continue;
-                    }
-                    self.watch.last_out = self.watch.last_byte;
-                    self.watch.last_data = self.watch.last_byte;
-                    return Poll::Ready(Some(Ok(Frame::data(bytes))));
+        let mut gathered = Gathered::default();
+        while gathered.len() < MAX_GATHERED {
+            let step = match self.stop.take() {
+                Some(stop) => Err(stop),
+                None => match Pin::new(&mut self.upstream).poll_frame(context) {
+                    Poll::Ready(frame) => self.transform_frame(frame),
+                    Poll::Pending if gathered.is_empty() => return self.poll_clocks(context),
+                    Poll::Pending => break,
+                },
+            };
+            match step {
+                Ok(bytes) => gathered.push(bytes),
+                // The client first gets the bytes that have arrived.
+                Err(stop) if !gathered.is_empty() => {
+                    self.stop = Some(stop);
+                    break;
                 }
-                Poll::Ready(Some(Err(error))) => {
-                    let what = format!("the connection to backend `{}` broke", self.backend);
-                    tracing::warn!(
-                        backend = self.backend,
-                        error = &error as &dyn std::error::Error,
-                        "the connection to the backend broke during the reply"
-                    );
-                    return self.fail(FaultKind::Unreachable, what, Some(error.into()));
-                }
-                Poll::Ready(None) => return self.end(),
-                Poll::Pending => return self.poll_clocks(context),
+                Err(Stop::End) => return self.end(),
+                Err(Stop::Broken(error)) => return self.broken(error),
+                Err(Stop::Unreadable(error)) => return self.unreadable(error),
             }
         }
+        self.watch.last_out = self.watch.last_byte;
+        self.watch.last_data = self.watch.last_byte;
+        Poll::Ready(Some(Ok(Frame::data(gathered.into_bytes()))))
+    }
+
+    /// Turns a frame of the provider into bytes for the client.
+    fn transform_frame(
+        &mut self,
+        frame: Option<Result<Frame<Bytes>, hyper::Error>>,
+    ) -> Result<Bytes, Stop> {
+        let frame = match frame {
+            Some(Ok(frame)) => frame,
+            Some(Err(error)) => return Err(Stop::Broken(error)),
+            None => return Err(Stop::End),
+        };
+        // Drop trailers: no byte could be sent after them, but an error may still have to be.
+        let Ok(bytes) = frame.into_data() else {
+            return Ok(Bytes::new());
+        };
+        self.watch.last_byte = Instant::now();
+        let last = self.upstream.is_end_stream();
+        self.transform.take(bytes, last).map_err(Stop::Unreadable)
+    }
+
+    fn broken(&mut self, error: hyper::Error) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        let what = format!("the connection to backend `{}` broke", self.backend);
+        tracing::warn!(
+            backend = self.backend,
+            error = &error as &dyn std::error::Error,
+            "the connection to the backend broke during the reply"
+        );
+        self.fail(FaultKind::Unreachable, what, Some(error.into()))
     }
 
     /// Fails because a compressed reply cannot be decompressed.

@@ -2,7 +2,6 @@
 //! uses another error format than the client, its errors are translated.
 
 use http::{Response, header};
-use hyper::body::Incoming;
 use throughline_canonical::Fault;
 
 use crate::backend::{Auth, Backend};
@@ -15,7 +14,7 @@ use crate::turn::error_reply::{Reply, error_response, finish_headers};
 use crate::turn::request::IncomingRequest;
 use crate::unix_ms;
 use crate::upstream::send::{MAX_ERROR_BYTES, read_whole};
-use crate::upstream::{RequestBody, SendError};
+use crate::upstream::{RequestBody, SendError, UpstreamBody};
 
 /// Whether client and backend use the same error format.
 fn same_error_format(incoming: &IncomingRequest, backend: &Backend) -> bool {
@@ -24,7 +23,7 @@ fn same_error_format(incoming: &IncomingRequest, backend: &Backend) -> bool {
 }
 
 /// Reads an error that the client could not parse.
-async fn read_error(backend: &Backend, response: Response<Incoming>) -> Fault {
+async fn read_error(backend: &Backend, response: Response<UpstreamBody>) -> Fault {
     let (head, body) = response.into_parts();
     match read_whole(backend, body, MAX_ERROR_BYTES, backend.timeouts.idle).await {
         Ok(body) => read_provider_fault(backend.dialect, &Response::from_parts(head, body)),

@@ -1,16 +1,20 @@
 //! The HTTP client: connections to one backend. The retry rules are in `send` (HTTP errors) and
 //! `retry` (refused thinking).
 
+mod http1;
 pub mod refusal_policy;
 pub(crate) mod retry;
 pub(crate) mod send;
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Request, Response};
+use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt;
 use http_body_util::combinators::UnsyncBoxBody;
 use hyper::body::Incoming;
@@ -28,7 +32,49 @@ pub type RequestBody = UnsyncBoxBody<Bytes, BoxError>;
 /// Connections to one backend.
 #[derive(Clone)]
 pub struct Client {
+    /// For `https`, where a connection may carry several requests.
     inner: hyper_util::client::legacy::Client<HttpsConnector<HttpConnector>, RequestBody>,
+    /// For `http`.
+    plain: Arc<http1::Pool>,
+    connect: Duration,
+}
+
+/// The body of a reply.
+#[derive(Debug)]
+pub enum UpstreamBody {
+    /// It drives its own connection.
+    Driven(http1::Driven),
+    /// Its connection runs in another task.
+    Shared(Incoming),
+}
+
+impl Body for UpstreamBody {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        match self.get_mut() {
+            Self::Driven(body) => Pin::new(body).poll_frame(context),
+            Self::Shared(body) => Pin::new(body).poll_frame(context),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Driven(body) => body.is_end_stream(),
+            Self::Shared(body) => body.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Driven(body) => body.size_hint(),
+            Self::Shared(body) => body.size_hint(),
+        }
+    }
 }
 
 impl std::fmt::Debug for Client {
@@ -109,6 +155,8 @@ impl Client {
                 .pool_timer(TokioTimer::new())
                 .pool_idle_timeout(Duration::from_secs(90))
                 .build(connector),
+            plain: Arc::default(),
+            connect,
         }
     }
 
@@ -118,7 +166,7 @@ impl Client {
         backend: &str,
         request: Request<RequestBody>,
         first_byte: Duration,
-    ) -> Result<Response<Incoming>, SendError> {
+    ) -> Result<Response<UpstreamBody>, SendError> {
         let caller_broke_off = Arc::new(AtomicBool::new(false));
         let noted = caller_broke_off.clone();
         // Record a broken client body here, because only HTTP/1 errors name it as their cause.
@@ -129,16 +177,28 @@ impl Client {
             })
             .boxed_unsync()
         });
-        match tokio::time::timeout(first_byte, self.inner.request(request)).await {
+        match tokio::time::timeout(first_byte, self.request(request)).await {
             Ok(Ok(response)) => Ok(response),
             Ok(Err(error)) if caller_broke_off.load(Ordering::Relaxed) => {
-                Err(SendError::Caller(error.into()))
+                Err(SendError::Caller(error))
             }
-            Ok(Err(error)) => {
-                Err(SendError::Unreachable { backend: backend.to_owned(), cause: error.into() })
-            }
+            Ok(Err(cause)) => Err(SendError::Unreachable { backend: backend.to_owned(), cause }),
             Err(_) => Err(SendError::TimedOut { backend: backend.to_owned(), waited: first_byte }),
         }
+    }
+}
+
+impl Client {
+    async fn request(
+        &self,
+        request: Request<RequestBody>,
+    ) -> Result<Response<UpstreamBody>, BoxError> {
+        if request.uri().scheme() == Some(&http::uri::Scheme::HTTP) {
+            let response = self.plain.send(request, self.connect).await?;
+            return Ok(response.map(UpstreamBody::Driven));
+        }
+        let response = self.inner.request(request).await?;
+        Ok(response.map(UpstreamBody::Shared))
     }
 }
 

@@ -6,7 +6,6 @@ use bytes::Bytes;
 use http::{HeaderMap, Method, Request, Response, StatusCode};
 use http_body::Body;
 use http_body_util::{BodyExt, Limited};
-use hyper::body::Incoming;
 
 use throughline_codec::framing::encoding::{Encoding, unpack};
 
@@ -14,7 +13,7 @@ use crate::backend::Backend;
 use crate::gateway::Gateway;
 use crate::turn::request::content_encoding;
 use crate::unix_ms;
-use crate::upstream::{BoxError, RequestBody, SendError, whole};
+use crate::upstream::{BoxError, RequestBody, SendError, UpstreamBody, whole};
 
 /// How many bytes of an error reply are read. Errors are short.
 pub(crate) const MAX_ERROR_BYTES: usize = 1 << 20;
@@ -33,7 +32,7 @@ pub(crate) struct OutboundRequest {
 /// The backend's answer.
 pub(crate) enum UpstreamAnswer {
     /// A successful reply. Its body may still be arriving.
-    Ok(Response<Incoming>),
+    Ok(Response<UpstreamBody>),
     /// An error reply, read completely.
     Error(Response<Bytes>),
 }
@@ -103,7 +102,7 @@ impl Gateway {
         headers: HeaderMap,
         body: RequestBody,
         timeout: Duration,
-    ) -> Result<Response<Incoming>, SendError> {
+    ) -> Result<Response<UpstreamBody>, SendError> {
         let unreachable =
             |cause: BoxError| SendError::Unreachable { backend: backend.name.clone(), cause };
         let address = backend.address(path, query).map_err(|error| unreachable(error.into()))?;
@@ -124,7 +123,7 @@ impl Gateway {
 /// Reads a reply body to its end.
 pub(crate) async fn read_whole(
     backend: &Backend,
-    body: Incoming,
+    body: UpstreamBody,
     limit: usize,
     timeout: Duration,
 ) -> Result<Bytes, SendError> {
@@ -139,7 +138,7 @@ pub(crate) async fn read_whole(
 /// Reads a reply body to its end and decompresses it.
 pub(crate) async fn read_plain(
     backend: &Backend,
-    response: Response<Incoming>,
+    response: Response<UpstreamBody>,
     limit: usize,
     timeout: Duration,
 ) -> Result<Bytes, SendError> {
