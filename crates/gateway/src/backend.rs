@@ -5,6 +5,7 @@ use std::time::Duration;
 use http::Uri;
 use throughline_canonical::thinking::hex;
 use throughline_codec::dialects::UpstreamDialect;
+use throughline_codec::dialects::profile::Profile;
 use throughline_codec::text::{OnError, ReasoningFormat};
 
 use crate::upstream::Client;
@@ -122,6 +123,11 @@ impl Timeouts {
 }
 
 impl Backend {
+    /// What is known about the dialect and variant that the backend speaks.
+    pub fn profile(&self) -> &'static Profile {
+        self.dialect.profile(&self.variant)
+    }
+
     /// This backend's name of a model. `None` if the name does not change.
     pub fn map_model(&self, requested: &str) -> Option<&str> {
         longest_match(self.models.iter().map(|(pattern, name)| (pattern.as_str(), name)), requested)

@@ -24,6 +24,7 @@ use self::shared::{losses, openai_models};
 
 pub mod ag_ui;
 pub mod anthropic;
+pub mod blocks;
 pub mod events;
 pub mod gemini;
 pub mod ndjson;
@@ -36,6 +37,8 @@ pub mod profile;
 mod shared;
 pub mod ui_stream;
 
+/// A signature that says "made elsewhere". Providers that sign tool calls accept it in place of their own.
+pub use gemini::SKIP_SIGNATURE;
 pub use shared::model_card::ModelCard;
 pub use shared::refusal::{Refusal, RefusalKind};
 pub use shared::{custom_tools, segments};
@@ -142,6 +145,8 @@ pub trait ClientDialect: Sync {
     fn stream_headers(&self) -> &'static [(&'static str, &'static str)] {
         &[]
     }
+    /// Chooses the members in which a reply carries reasoning, where the dialect has several.
+    fn choose_reasoning_fields(&self, _: &mut Request, _fields: &[String]) {}
     /// Reads a request. A fault names the wrong member.
     fn read_request(&self, asked: &RequestParts<'_>) -> Result<Lossy<Request>, Fault>;
     /// Returns a writer for the reply to this request.
@@ -185,6 +190,10 @@ pub trait UpstreamDialect: Sync {
     fn profile(&self, variant: &str) -> &'static Profile;
     /// Writes a request for a target. Parts that the target cannot express are losses.
     fn write_request(&self, request: &Request, target: &Target<'_>) -> Lossy<Outgoing>;
+    /// Asks the provider to drop thinking that is bound to another conversation instead of failing.
+    fn drop_bound(&self, _: &mut Request) {}
+    /// Enables thinking between tool calls for models with a thinking budget.
+    fn interleave(&self, _: &Request, _: &mut Outgoing) {}
     /// Returns a reader for the reply of this target.
     fn reply_reader(&self, target: &Target<'_>, streamed: bool) -> Box<dyn ReplyReader>;
     /// Reads an error that arrives instead of a reply.
@@ -208,10 +217,6 @@ pub trait UpstreamDialect: Sync {
     fn read_count(&self, _: &[u8]) -> Option<u64> {
         None
     }
-    /// Whether the path names the model, not the body.
-    fn names_model_in_path(&self) -> bool {
-        false
-    }
     /// The path of the provider's model list.
     fn models_path(&self, variant: &str) -> String;
     /// The query that gets the whole list in one page.
@@ -227,23 +232,6 @@ pub trait UpstreamDialect: Sync {
     /// How requests and replies pass unchanged between client and provider of this dialect.
     fn passthrough(&self) -> &'static dyn Passthrough {
         &passthrough::NoPassthrough
-    }
-    /// Whether models sign tool calls and reject calls without a signature. Readers emit such a signature
-    /// directly after the start of its call.
-    fn signs_calls(&self, _variant: &str) -> bool {
-        false
-    }
-    /// The maximum length of a tool name, if the provider would reject this name; `None` if it accepts it.
-    fn max_tool_name(&self, _variant: &str, _name: &str) -> Option<usize> {
-        None
-    }
-    /// The tag that encloses thinking in the text of a reply, if thinking was requested.
-    fn thinking_tags(&self, _variant: &str) -> Option<&'static str> {
-        None
-    }
-    /// Whether the text of a reply may be raw model output, with reasoning and calls inside.
-    fn has_raw_text(&self, _variant: &str) -> bool {
-        false
     }
 }
 

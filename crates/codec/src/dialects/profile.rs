@@ -93,7 +93,7 @@ impl Replay {
     }
 }
 
-/// How a model is asked to think.
+/// How a model is asked to think. Each field is one fact about the wire, so there are many.
 #[derive(Clone, Copy, Debug)]
 pub struct ThinkingControls {
     /// Thinking can be switched off.
@@ -262,5 +262,29 @@ impl ToolNames {
             }
         };
         (!good || name.len() > max).then_some(max)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tool_names_are_refused_for_characters_and_length() {
+        let plain = ToolNames::Plain { max: 8 };
+        let dotted = ToolNames::Dotted { max: 8 };
+        for (name, by_plain, by_dotted) in [
+            ("get_row", None, None),
+            ("get-row", None, None),
+            ("get.row", Some(8), None),
+            ("9lives", None, Some(8)),
+            ("", Some(8), Some(8)),
+            ("far_too_long", Some(8), Some(8)),
+            ("größe", Some(8), Some(8)),
+        ] {
+            assert_eq!(plain.refuses(name), by_plain, "{name}");
+            assert_eq!(dotted.refuses(name), by_dotted, "{name}");
+            assert_eq!(ToolNames::Any.refuses(name), None, "{name}");
+        }
     }
 }

@@ -3,6 +3,7 @@
 
 use serde::Deserialize;
 use throughline_canonical::Effort;
+pub use throughline_canonical::ThinkingForm as Form;
 
 /// What is known about one model. The default is an unknown model: it refuses nothing, has no
 /// limits and accepts whatever its dialect can express, so that a client's settings pass unchanged
@@ -45,24 +46,6 @@ pub struct Model {
     pub max_output: Option<u64>,
     /// The context length in tokens.
     pub context: Option<u64>,
-}
-
-/// The form of the thinking setting.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Form {
-    /// A number of tokens.
-    Budget,
-    /// The model decides, guided by an effort.
-    Adaptive,
-    /// One of Gemini's levels.
-    Level,
-    /// An effort.
-    Effort,
-    /// On or off. A model with this form that cannot be turned off always thinks.
-    Switch,
-    /// The model does not think.
-    None,
 }
 
 /// How thinking is turned off.

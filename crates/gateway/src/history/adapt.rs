@@ -4,14 +4,14 @@
 use throughline_canonical::{
     Amount, Block, BlockKey, Fate, Loss, Message, Prefix, Reason, Request, Role, ThinkingKind,
 };
-use throughline_codec::dialects::anthropic;
-use throughline_codec::dialects::anthropic::rewrite::PLACEHOLDER;
-use throughline_codec::dialects::gemini::SKIP_SIGNATURE;
+use throughline_codec::dialects::SKIP_SIGNATURE;
+use throughline_codec::dialects::blocks::rewrite::PLACEHOLDER;
+use throughline_codec::dialects::profile::{BlockRules, Profile, Treatment};
 
 use crate::backend::Replay;
 use crate::catalog::{Model, Off};
 use crate::history::recall::PastBlock;
-use crate::history::replay_table::{self, Maker, Part, Position, Treatment};
+use crate::history::replay_table::{self, Maker, Part, Position};
 use crate::thinking::guard::PrefixRecord;
 use crate::turn::log::BlockRecord;
 use crate::upstream::refusal_policy::RetryPlan;
@@ -25,8 +25,7 @@ pub(crate) const CALL_UNSIGNED: Loss = Loss::PartOmitted {
 /// The target's rules for the history.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HistoryRules<'a> {
-    pub(crate) dialect: &'a str,
-    pub(crate) variant: &'a str,
+    pub(crate) profile: &'static Profile,
     pub(crate) model: &'a Model,
     /// What to change, if the target has refused thinking in this request.
     pub(crate) retry: RetryPlan,
@@ -148,7 +147,7 @@ impl HistoryRules<'_> {
 
     /// Whether the target reads complete thinking blocks and refuses a message that ends in one.
     fn signs_blocks(&self) -> bool {
-        self.dialect == anthropic::NAME || replay_table::forwards_blocks(self.dialect, self.variant)
+        self.profile.blocks != BlockRules::None
     }
 
     /// Whether the target would refuse a block because its signature is missing. Some servers of
@@ -159,11 +158,11 @@ impl HistoryRules<'_> {
             _ => false,
         };
         let verbatim = self.treat(Part::Thinking, Maker::Same, position) == Treatment::Verbatim;
-        bare && verbatim && self.dialect != anthropic::NAME
+        bare && verbatim && self.profile.blocks != BlockRules::Native
     }
 
     fn treat(&self, part: Part, maker: Maker, position: Position) -> Treatment {
-        replay_table::treat(self.dialect, self.variant, part, maker, position)
+        replay_table::treat(self.profile, part, maker, position)
     }
 
     fn thinking(
@@ -302,15 +301,13 @@ impl HistoryRules<'_> {
     /// With a thinking budget, an open tool loop must begin with thinking. If that thinking was
     /// dropped, this request goes without thinking, or the loop is rewritten as text.
     pub(crate) fn repair_open_loop(&self, request: &mut Request, adapted: &mut AdaptedHistory) {
-        let manual = match self.dialect {
-            anthropic::NAME => {
+        let manual = match self.profile.blocks {
+            BlockRules::None => false,
+            BlockRules::Native => {
                 matches!(request.thinking.amount, Some(Amount::Budget { .. } | Amount::On))
             }
-            // A proxy that forwards blocks to such a provider has the same rule.
-            _ => {
-                replay_table::forwards_blocks(self.dialect, self.variant)
-                    && request.thinking.is_wanted()
-            }
+            // The provider after the proxy applies its own rule.
+            BlockRules::PassedOn => request.thinking.is_wanted(),
         };
         let missed = self.retry == RetryPlan::ThinkingOff && self.signs_blocks();
         if !manual && !missed {

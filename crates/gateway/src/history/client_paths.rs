@@ -2,7 +2,7 @@
 //! requests keep system messages apart and join the messages of one model turn.
 
 use throughline_codec::dialects;
-use throughline_codec::dialects::anthropic::outline::Role;
+use throughline_codec::dialects::blocks::outline::Role;
 use throughline_codec::dialects::opaque_outline::OpaqueKind;
 use throughline_codec::dialects::passthrough::Passthrough;
 

@@ -3,9 +3,9 @@
 //! sent, not what the client said. The guard of the passthrough lane is in `plan/outlined`.
 
 use throughline_canonical::{Amount, Block, Prefix, Request, Role};
-use throughline_codec::dialects::anthropic;
-use throughline_codec::dialects::anthropic::outline::Outline;
-use throughline_codec::dialects::anthropic::prefix::{Prefixes, after_block};
+use throughline_codec::dialects::UpstreamDialect;
+use throughline_codec::dialects::blocks::outline::Outline;
+use throughline_codec::dialects::blocks::prefix::{Prefixes, after_block};
 
 use crate::history::adapt::{AdaptedHistory, SentPart};
 use crate::thinking::guard::Guard;
@@ -54,6 +54,7 @@ impl PrefixGuard {
     pub(crate) fn drop_stale(
         self,
         result: &mut GuardResult,
+        dialect: &dyn UpstreamDialect,
         request: &mut Request,
         adapted: &mut AdaptedHistory,
     ) -> bool {
@@ -68,7 +69,7 @@ impl PrefixGuard {
         if request.thinking.amount == Some(Amount::Off) {
             remove_blocks(request, &result.stale, adapted);
         } else {
-            anthropic::drop_bound(request);
+            dialect.drop_bound(request);
             result.asks_provider = true;
         }
         true

@@ -9,8 +9,8 @@ use parking_lot::Mutex;
 use throughline_canonical::{
     Block, BlockKey, KeyHasher, Message, Origin, Prefix, Reason, Request, Role, ThinkingKind,
 };
-use throughline_codec::dialects::anthropic::prefix::after_block;
-use throughline_codec::dialects::gemini::SKIP_SIGNATURE;
+use throughline_codec::dialects::SKIP_SIGNATURE;
+use throughline_codec::dialects::blocks::prefix::after_block;
 
 use crate::gateway::Gateway;
 use crate::history::replay_table::Maker;

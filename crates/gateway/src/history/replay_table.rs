@@ -1,11 +1,10 @@
 //! Which parts of the history go to which upstream, as one table.
 //!
-//! Thinking goes back only to its maker, in the form that this upstream reads. Each cell says what
+//! The row of an upstream is the `replay` of its profile. Thinking goes back only to its maker, in the form that this upstream reads. Each cell says what
 //! to do with one kind of part. `adapt` applies the table and records what was left
 //! out.
 
-use throughline_codec::dialects::openai_chat::variants::{self, CallSignature, Replay};
-use throughline_codec::dialects::{anthropic, gemini, ollama, openai_chat, openai_responses};
+use throughline_codec::dialects::profile::{Profile, Treatment};
 
 /// A part of the history that its maker may need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,156 +37,33 @@ pub enum Position {
     Earlier,
 }
 
-/// What to do with a part.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Treatment {
-    /// Send it unchanged.
-    Verbatim,
-    /// Send its text without a signature.
-    Text,
-    /// Leave it out without a loss: this upstream never reads it.
-    Unneeded,
-    /// Leave it out and report a loss.
-    Omitted,
-    /// Send the skip-validation signature instead, if the model needs one.
-    Skipped,
-}
-
-/// The treatments of one upstream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Row {
-    thinking: Treatment,
-    /// Thinking in an earlier turn.
-    earlier: Treatment,
-    redacted: Treatment,
-    call: Treatment,
-    foreign_call: Treatment,
-    text: Treatment,
-}
-
-use Treatment::{Omitted, Skipped, Text, Unneeded, Verbatim};
-
-/// Signed blocks are always sent back.
-const ANTHROPIC: Row = Row {
-    thinking: Verbatim,
-    earlier: Verbatim,
-    redacted: Verbatim,
-    call: Unneeded,
-    foreign_call: Unneeded,
-    text: Unneeded,
-};
-
-/// Signatures belong to calls and texts. Thoughts are summaries that no model reads again.
-const GEMINI: Row = Row {
-    thinking: Unneeded,
-    earlier: Unneeded,
-    redacted: Unneeded,
-    call: Verbatim,
-    foreign_call: Skipped,
-    text: Verbatim,
-};
-
-/// Items are sent back unchanged.
-const RESPONSES: Row = Row {
-    thinking: Verbatim,
-    earlier: Verbatim,
-    redacted: Verbatim,
-    call: Unneeded,
-    foreign_call: Unneeded,
-    text: Verbatim,
-};
-
-/// Only text and calls are sent back.
-const NOTHING: Row = Row {
-    thinking: Unneeded,
-    earlier: Unneeded,
-    redacted: Unneeded,
-    call: Unneeded,
-    foreign_call: Unneeded,
-    text: Unneeded,
-};
-
-/// Reasoning is sent back as text, in its own member.
-const FIELD: Row = Row { thinking: Text, earlier: Text, ..NOTHING };
-
-/// Reasoning of the present turn is sent back as text, between tags or in a member that the
-/// template turns into tags.
-const TAGS: Row = Row { thinking: Text, ..NOTHING };
-
-fn row(dialect: &str, variant: &str) -> Row {
-    match dialect {
-        anthropic::NAME => ANTHROPIC,
-        gemini::NAME => GEMINI,
-        // Templates drop the reasoning of earlier turns themselves.
-        ollama::NAME => TAGS,
-        openai_responses::NAME => RESPONSES,
-        openai_chat::NAME => chat(variants::find(variant)),
-        _ => NOTHING,
-    }
-}
-
-fn chat(variant: &variants::Variant) -> Row {
-    let row = match variant.replay {
-        Replay::Nothing => NOTHING,
-        Replay::ReasoningContent
-        | Replay::ReasoningContentAlways
-        | Replay::Reasoning
-        | Replay::Chunks => FIELD,
-        Replay::Tags => TAGS,
-        Replay::Details | Replay::Blocks => ANTHROPIC,
-    };
-    match variant.call_signature {
-        CallSignature::Nowhere => row,
-        CallSignature::ExtraContent | CallSignature::ProviderFields => {
-            Row { call: Verbatim, foreign_call: Skipped, ..row }
-        }
-    }
-}
-
-/// Whether an upstream is a proxy that forwards blocks to a provider of the Anthropic dialect.
-pub fn forwards_blocks(dialect: &str, variant: &str) -> bool {
-    dialect == openai_chat::NAME && variants::find(variant).replay == Replay::Blocks
-}
-
-/// Whether an upstream reads anything that clients may have lost.
-pub fn reads_past(dialect: &str, variant: &str) -> bool {
-    row(dialect, variant) != NOTHING
-}
-
-/// Whether an upstream may refuse a request because thinking of an earlier turn is missing.
-pub fn needs_earlier_thinking(dialect: &str, variant: &str) -> bool {
-    match dialect {
-        openai_responses::NAME => true,
-        openai_chat::NAME => variants::find(variant).replay == Replay::ReasoningContentAlways,
-        _ => false,
-    }
-}
-
 /// What to do with a part of the history.
-pub fn treat(
-    dialect: &str,
-    variant: &str,
-    part: Part,
-    maker: Maker,
-    position: Position,
-) -> Treatment {
-    let row = row(dialect, variant);
+pub fn treat(profile: &Profile, part: Part, maker: Maker, position: Position) -> Treatment {
+    let row = &profile.replay;
     match (part, maker, position) {
-        (Part::Thinking | Part::Redacted, Maker::Foreign, _) => Omitted,
+        (Part::Thinking | Part::Redacted, Maker::Foreign, _) => Treatment::Omitted,
         (Part::Thinking, Maker::Same, Position::OpenLoop) => row.thinking,
         (Part::Thinking, Maker::Same, Position::Earlier) => row.earlier,
         (Part::Redacted, Maker::Same, _) => row.redacted,
         (Part::CallSignature, Maker::Same, _) => row.call,
         (Part::CallSignature, Maker::Foreign, Position::OpenLoop) => row.foreign_call,
-        (Part::CallSignature, Maker::Foreign, Position::Earlier) => Unneeded,
+        (Part::CallSignature, Maker::Foreign, Position::Earlier) => Treatment::Unneeded,
         (Part::TextSignature, Maker::Same, _) => row.text,
-        (Part::TextSignature, Maker::Foreign, _) => Unneeded,
+        (Part::TextSignature, Maker::Foreign, _) => Treatment::Unneeded,
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use throughline_codec::dialects;
+    use throughline_codec::dialects::profile::Replay;
+
     use super::*;
+    use Treatment::{Omitted, Skipped, Text, Unneeded, Verbatim};
+
+    fn profile(dialect: &str, variant: &str) -> &'static Profile {
+        dialects::upstream(dialect).unwrap().profile(variant)
+    }
 
     /// One row each: upstream, variant, part, then the treatment by maker and position: same maker
     /// in the open loop, same maker earlier, other maker in the open loop, other maker earlier.
@@ -234,7 +110,7 @@ mod tests {
             let mut found = Vec::new();
             for maker in [Maker::Same, Maker::Foreign] {
                 for position in [Position::OpenLoop, Position::Earlier] {
-                    found.push(treat(dialect, variant, *part, maker, position));
+                    found.push(treat(profile(dialect, variant), *part, maker, position));
                 }
             }
             assert_eq!(found, cells, "{dialect} {variant} {part:?}");
@@ -243,8 +119,8 @@ mod tests {
 
     #[test]
     fn history_is_not_looked_up_if_the_upstream_reads_none() {
-        assert!(!reads_past("openai_chat", "openai"));
-        assert!(reads_past("openai_chat", "google"));
-        assert!(reads_past("gemini", ""));
+        assert!(profile("openai_chat", "openai").replay == Replay::NOTHING);
+        assert!(profile("openai_chat", "google").replay != Replay::NOTHING);
+        assert!(profile("gemini", "").replay != Replay::NOTHING);
     }
 }

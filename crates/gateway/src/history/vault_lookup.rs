@@ -4,11 +4,12 @@ use std::collections::{HashMap, HashSet};
 
 use serde_json::Value;
 use throughline_canonical::{Block, Message, Request, Role};
+use throughline_codec::dialects::profile::Treatment;
 
 use crate::gateway::Gateway;
 use crate::history::adapt::open_turn;
 use crate::history::recall::key_of;
-use crate::history::replay_table::{self, Maker, Part, Position, Treatment};
+use crate::history::replay_table::{self, Maker, Part, Position};
 use crate::thinking::vault::{Scope, VaultKey};
 use crate::turn::Attempt;
 
@@ -63,18 +64,13 @@ impl Gateway {
     /// Whether the vault holds parts that the client has lost and that this backend made and needs.
     /// Checks the model's present turn, or all turns if the backend also needs the earlier ones.
     pub(crate) async fn needs_restore(&self, attempt: &Attempt<'_>, request: &Request) -> bool {
-        let (dialect, variant) = (attempt.backend.dialect.name(), &attempt.backend.variant);
+        let profile = attempt.profile();
         let wants = |part| {
-            let treatment =
-                replay_table::treat(dialect, variant, part, Maker::Same, Position::OpenLoop);
+            let treatment = replay_table::treat(profile, part, Maker::Same, Position::OpenLoop);
             matches!(treatment, Treatment::Verbatim | Treatment::Text)
         };
         let (thinking, calls) = (wants(Part::Thinking), wants(Part::CallSignature));
-        let first = if replay_table::needs_earlier_thinking(dialect, variant) {
-            0
-        } else {
-            open_turn(&request.messages)
-        };
+        let first = if profile.misses_earlier_thinking { 0 } else { open_turn(&request.messages) };
         let mut question = String::new();
         let mut lacking = Vec::new();
         for (at, message) in request.messages.iter().enumerate() {

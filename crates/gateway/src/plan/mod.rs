@@ -24,8 +24,9 @@ use http::Response;
 use serde::Serialize;
 use serde_json::{Value, json};
 use throughline_canonical::{BlockKey, Fault, Loss};
-use throughline_codec::dialects::anthropic::outline::Outline;
+use throughline_codec::dialects::blocks::outline::Outline;
 use throughline_codec::dialects::opaque_outline::OpaqueOutline;
+use throughline_codec::dialects::profile::Profile;
 use throughline_codec::dialects::{Refusal, UpstreamDialect};
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -72,6 +73,8 @@ pub(crate) struct Decision {
     pub(crate) lane: Lane,
     /// The dialect that is spoken to the backend.
     pub(crate) dialect: &'static dyn UpstreamDialect,
+    /// What is known about it.
+    pub(crate) profile: &'static Profile,
     /// The model's name at the backend.
     pub(crate) model: String,
     pub(crate) losses: Vec<Loss>,
@@ -166,8 +169,7 @@ impl Gateway {
     /// Whether an edit in place is enough for the request and its reply.
     async fn can_pass(&self, attempt: &Attempt<'_>) -> bool {
         let (parsed, backend) = (attempt.request, attempt.backend);
-        let raw = backend.dialect.has_raw_text(&backend.variant)
-            && backend.raw_text.family.as_deref() != Some("none");
+        let raw = backend.profile().raw_text && backend.raw_text.family.as_deref() != Some("none");
         // A request that cannot be read in full can still pass.
         let Ok(request) = parsed.canonical() else {
             return !raw;

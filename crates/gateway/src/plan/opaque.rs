@@ -6,17 +6,18 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use throughline_canonical::{Block, BlockKey, Fate, Loss, Origin, Reason, ThinkingKind};
-use throughline_codec::dialects::gemini::SKIP_SIGNATURE;
+use throughline_codec::dialects::SKIP_SIGNATURE;
 use throughline_codec::dialects::opaque_outline::{
     OpaqueEdit, OpaqueKind, OpaqueOutline, OpaquePart,
 };
 use throughline_codec::dialects::passthrough::Passthrough;
+use throughline_codec::dialects::profile::Treatment;
 
 use crate::backend::Backend;
 use crate::gateway::Gateway;
 use crate::history::adapt::CALL_UNSIGNED;
 use crate::history::recall::{PastBlock, Recall, key_of};
-use crate::history::replay_table::{self, Maker, Part, Position, Treatment};
+use crate::history::replay_table::{self, Maker, Part, Position};
 use crate::plan::{Decision, Lane};
 use crate::thinking::envelope::OpenResult;
 use crate::thinking::memory::{Question, Verdict};
@@ -117,6 +118,7 @@ impl Gateway {
             decision: Decision {
                 lane: Lane::Passthrough,
                 dialect: backend.dialect,
+                profile: backend.profile(),
                 losses: Vec::new(),
                 session: answer.session,
                 target: target.clone(),
@@ -265,17 +267,17 @@ impl Gateway {
 
 /// Whether a backend accepts a skip-validation signature for calls of other makers.
 pub(crate) fn has_skip_signature(backend: &Backend) -> bool {
-    let dialect = backend.dialect.name();
+    let profile = backend.profile();
     let (kind, position) = (Part::CallSignature, Position::OpenLoop);
-    let foreign = replay_table::treat(dialect, &backend.variant, kind, Maker::Foreign, position);
+    let foreign = replay_table::treat(profile, kind, Maker::Foreign, position);
     foreign == Treatment::Skipped
 }
 
 /// Whether a backend reads its own thinking at all.
 fn reads_thinking(backend: &Backend) -> bool {
-    let dialect = backend.dialect.name();
+    let profile = backend.profile();
     let (kind, position) = (Part::Thinking, Position::OpenLoop);
-    let own = replay_table::treat(dialect, &backend.variant, kind, Maker::Same, position);
+    let own = replay_table::treat(profile, kind, Maker::Same, position);
     own != Treatment::Unneeded
 }
 

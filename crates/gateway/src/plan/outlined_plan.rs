@@ -6,8 +6,8 @@ use http::{HeaderMap, Response, header};
 use serde_json::Value;
 use throughline_canonical::{BlockKey, Fate};
 use throughline_codec::dialects::Refusal;
-use throughline_codec::dialects::anthropic::outline::{BlockKind, Outline};
-use throughline_codec::dialects::anthropic::rewrite::ThinkingEdit;
+use throughline_codec::dialects::blocks::outline::{BlockKind, Outline};
+use throughline_codec::dialects::blocks::rewrite::ThinkingEdit;
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::gateway::Gateway;

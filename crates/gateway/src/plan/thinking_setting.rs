@@ -18,13 +18,12 @@
 //! the dialect can express them.
 
 use throughline_canonical::{Amount, Effort, Loss, Request, Show, ToolChoice};
-use throughline_codec::dialects::anthropic;
-use throughline_codec::dialects::anthropic::settings::{
-    forget_between_tools, thinks_between_tools,
-};
+use throughline_codec::dialects::blocks;
+use throughline_codec::dialects::blocks::settings::{forget_between_tools, thinks_between_tools};
+use throughline_codec::dialects::profile::{Profile, ThinkingControls as DialectControls};
 
 use crate::catalog::{ForcedTools, Form, Model, Off, ResponsesForTools, Sampling, Shows};
-use crate::plan::thinking_controls::{Dialect, ThinkingControls};
+use crate::plan::thinking_controls::{ThinkingControls, shows};
 
 /// The assumed output limit of an unknown model. All recent models accept it, and a smaller one
 /// would cut answers.
@@ -34,13 +33,8 @@ const ASSUMED_OUTPUT: u64 = 32_000;
 const THINKING: &str = "thinking";
 
 /// Adapts the settings of a request to a model in this dialect and variant. Returns the losses.
-pub(crate) fn adapt(
-    request: &mut Request,
-    model: &Model,
-    upstream: &str,
-    variant: &str,
-) -> Vec<Loss> {
-    let mut adapter = SettingAdapter::new(model, upstream, variant);
+pub(crate) fn adapt(request: &mut Request, model: &Model, profile: &Profile) -> Vec<Loss> {
+    let mut adapter = SettingAdapter::new(model, &profile.thinking);
     let wanted = wants_thinking(request);
     adapter.limit(request);
     adapter.amount(request, wanted);
@@ -53,9 +47,9 @@ pub(crate) fn adapt(
 pub(crate) fn adapt_except_thinking(
     request: &mut Request,
     model: &Model,
-    upstream: &str,
+    profile: &Profile,
 ) -> Vec<Loss> {
-    let mut adapter = SettingAdapter::new(model, upstream, "");
+    let mut adapter = SettingAdapter::new(model, &profile.thinking);
     adapter.limit(request);
     adapter.dependent_settings(request);
     adapter.losses
@@ -82,15 +76,15 @@ fn wants_thinking(request: &Request) -> bool {
 
 struct SettingAdapter<'a> {
     model: &'a Model,
-    dialect: Dialect,
+    dialect: &'a DialectControls,
     controls: ThinkingControls,
     losses: Vec<Loss>,
 }
 
 impl<'a> SettingAdapter<'a> {
-    fn new(model: &'a Model, upstream: &str, variant: &str) -> Self {
-        let dialect = Dialect::find(upstream, variant);
-        Self { model, controls: dialect.controls(model), dialect, losses: Vec::new() }
+    fn new(model: &'a Model, dialect: &'a DialectControls) -> Self {
+        let controls = ThinkingControls::new(dialect, model);
+        Self { model, controls, dialect, losses: Vec::new() }
     }
 
     /// Adapts the settings that depend on the amount of thinking.
@@ -114,8 +108,8 @@ impl<'a> SettingAdapter<'a> {
                 request.max_tokens = Some(most);
             }
             // Without a limit, the client means the model's own.
-            (None, Some(most)) if self.dialect.is_anthropic() => request.max_tokens = Some(most),
-            (None, None) if self.dialect.is_anthropic() => {
+            (None, Some(most)) if self.dialect.needs_max_tokens => request.max_tokens = Some(most),
+            (None, None) if self.dialect.needs_max_tokens => {
                 self.adapted("max_tokens", "model_unknown");
                 request.max_tokens = Some(ASSUMED_OUTPUT);
             }
@@ -184,7 +178,7 @@ impl<'a> SettingAdapter<'a> {
         if self.model.off == Off::BetweenTools && self.controls.between_tools {
             if !between_tools {
                 self.adapted(THINKING, "between_tools");
-                anthropic::think_between_tools(request);
+                blocks::think_between_tools(request);
             }
             return Some(Amount::Off);
         }
@@ -205,7 +199,7 @@ impl<'a> SettingAdapter<'a> {
             return Some(Amount::On);
         }
         let silent =
-            !(self.controls.has_modes || self.controls.sends_effort || self.dialect.hands_on());
+            !(self.controls.has_modes || self.controls.sends_effort || self.dialect.passes_on);
         if self.controls.always || self.model.unasked && silent {
             return None;
         }
@@ -264,7 +258,7 @@ impl<'a> SettingAdapter<'a> {
     }
 
     fn min_budget(&self) -> u64 {
-        self.model.budget_min.max(self.dialect.min_budget())
+        self.model.budget_min.max(self.dialect.min_budget)
     }
 
     /// Moves a budget into the model's range and below the output limit. A budget that the gateway
@@ -280,8 +274,8 @@ impl<'a> SettingAdapter<'a> {
         // answer.
         if let Some(limit) = request.max_tokens
             && ours
-            && (self.dialect.is_anthropic()
-                || self.dialect.shares_limit()
+            && (self.dialect.budget_below_limit
+                || self.dialect.shares_limit
                 || self.model.budget_below_limit)
             && tokens >= limit
             && thinking_share(limit) >= least
@@ -289,7 +283,7 @@ impl<'a> SettingAdapter<'a> {
             tokens = thinking_share(limit);
         }
         if let Some(limit) = request.max_tokens
-            && (self.dialect.is_anthropic() || self.model.budget_below_limit)
+            && (self.dialect.budget_below_limit || self.model.budget_below_limit)
             && tokens >= limit
         {
             let wanted_budget = if ours { least } else { tokens };
@@ -330,11 +324,11 @@ impl<'a> SettingAdapter<'a> {
             }
             return;
         }
-        let offered = self.dialect.shows(self.model);
+        let offered = shows(self.dialect, self.model);
         match (thinking.show, offered) {
             (None, offered) if wanted => thinking.show = offered,
             (Some(Show::Summary), Some(Show::Full)) => thinking.show = Some(Show::Full),
-            (Some(Show::Full), Some(Show::Summary)) if !self.dialect.has_details() => {
+            (Some(Show::Full), Some(Show::Summary)) if !self.dialect.has_details => {
                 thinking.show = Some(Show::Summary);
                 self.adapted("thinking.show", "summaries");
             }
@@ -362,7 +356,9 @@ impl<'a> SettingAdapter<'a> {
         let thinks = self.thinks(request.thinking.amount);
         let rule = match self.model.sampling {
             // Claude under another name does not accept it either.
-            Sampling::Free if self.model.thinking.is_none() && self.dialect.is_anthropic() => {
+            Sampling::Free
+                if self.model.thinking.is_none() && self.dialect.no_sampling_while_thinking =>
+            {
                 Sampling::NotThinking
             }
             rule => rule,

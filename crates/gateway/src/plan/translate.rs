@@ -7,10 +7,9 @@ use parking_lot::Mutex;
 use throughline_canonical::{
     Amount, Fault, Loss, Lossy, Message, Prefix, Request, Role, Show, ThinkingSetting, Tool,
 };
-use throughline_codec::dialects::openai_responses::OpenAiResponses;
+use throughline_codec::dialects::profile::{BlockRules, MessageOrder, Profile, Replay};
 use throughline_codec::dialects::{
-    self, ClientDialect, Operation, Outgoing, ReplyReader, UpstreamDialect, anthropic, ollama,
-    openai_chat,
+    self, ClientDialect, Operation, Outgoing, ReplyReader, UpstreamDialect,
 };
 use throughline_codec::text::{Delivery, Evidence, Options, RawTextReader, Recipe, Stage, Tools};
 
@@ -24,7 +23,7 @@ use crate::history::normalize::{
 };
 use crate::history::prefix_guard::{GuardResult, PrefixGuard, record_prefixes};
 use crate::history::recall::{Recall, key_of, keys};
-use crate::history::replay_table::{self, Position};
+use crate::history::replay_table::Position;
 use crate::history::vault_lookup::push_question;
 use crate::plan::{Decision, Lane, thinking_setting};
 use crate::relay::call_ids::CallIds;
@@ -103,6 +102,7 @@ impl Gateway {
             decision: Decision {
                 lane: Lane::Translate,
                 dialect: draft.to.dialect,
+                profile: draft.to.profile,
                 model: draft.to.model,
                 losses: draft.losses,
                 session: past.session,
@@ -145,6 +145,7 @@ struct Draft<'a> {
 struct Destination {
     dialect: &'static dyn UpstreamDialect,
     variant: String,
+    profile: &'static Profile,
     /// The model's name at the backend.
     model: String,
     known: Model,
@@ -176,12 +177,7 @@ impl<'a> Draft<'a> {
             )));
         }
         let mut client_request = accepted.value.clone();
-        if client.name() == openai_chat::NAME {
-            openai_chat::carry_reasoning_in(
-                &mut client_request,
-                &attempt.settings.reasoning_fields,
-            );
-        }
+        client.choose_reasoning_fields(&mut client_request, &attempt.settings.reasoning_fields);
         // A client that names no model gets the name of the chosen one.
         if client_request.model.is_empty() {
             client_request.model.clone_from(&model);
@@ -200,6 +196,7 @@ impl<'a> Draft<'a> {
                 model,
                 dialect: attempt.backend.dialect,
                 variant: attempt.backend.variant.clone(),
+                profile: attempt.profile(),
             },
             custom_tools: CustomTools::default(),
         })
@@ -225,6 +222,7 @@ impl<'a> Draft<'a> {
     fn choose_dialect(&mut self) {
         (self.to.dialect, self.to.variant) =
             dialect_for(self.attempt.backend, &self.request, &self.to.known);
+        self.to.profile = self.to.dialect.profile(&self.to.variant);
     }
 
     fn rewrite_custom_tools(&mut self) {
@@ -239,7 +237,7 @@ impl<'a> Draft<'a> {
         if dedupe_tool_results(&mut self.request.messages) > 0 {
             self.losses.push(Loss::PartOmitted { part: "tool_result".into(), reason: "repeated" });
         }
-        let in_order = ![openai_chat::NAME, ollama::NAME].contains(&self.to.dialect.name());
+        let in_order = self.to.profile.order == MessageOrder::Turns;
         if !in_order && results_follow_calls(&mut self.request.messages) {
             self.adapted("tool_result", "goes_first");
         }
@@ -256,9 +254,7 @@ impl<'a> Draft<'a> {
 
     /// Adapts the settings to what the model accepts.
     fn adapt_settings(&mut self) {
-        let dialect = self.to.dialect.name();
-        let losses =
-            thinking_setting::adapt(&mut self.request, &self.to.known, dialect, &self.to.variant);
+        let losses = thinking_setting::adapt(&mut self.request, &self.to.known, self.to.profile);
         self.losses.extend(losses);
     }
 
@@ -286,7 +282,7 @@ impl<'a> Draft<'a> {
             session: answer.session,
             rules,
             same_dialect: self.client.name() == self.to.dialect.name(),
-            reads_past: replay_table::reads_past(self.to.dialect.name(), &self.to.variant),
+            reads_past: self.to.profile.replay != Replay::NOTHING,
         };
         let open = open_turn(&self.request.messages);
         let replays_from = replays_from(self.attempt.backend.replay, &self.request.messages);
@@ -316,12 +312,7 @@ impl<'a> Draft<'a> {
 
     /// Renames tools whose names the provider would refuse, also in the restored history.
     fn rename_tools(&mut self) -> ToolNames {
-        ToolNames::rename_for(
-            &mut self.request,
-            self.to.dialect,
-            &self.to.variant,
-            &mut self.losses,
-        )
+        ToolNames::rename_for(&mut self.request, self.to.profile.tool_names, &mut self.losses)
     }
 
     /// Fills empty messages and repairs tool loops that the target would refuse.
@@ -334,7 +325,7 @@ impl<'a> Draft<'a> {
     /// Writes the request in the backend's dialect. Also returns whether the backend counts tokens,
     /// if the client asked for a count.
     fn write(&mut self, adapted: &AdaptedHistory) -> (Lossy<Outgoing>, bool) {
-        if adapted.unsigned && self.to.dialect.name() == anthropic::NAME {
+        if adapted.unsigned && self.to.profile.blocks == BlockRules::Native {
             "unsigned".clone_into(&mut self.to.variant);
         }
         self.write_again()
@@ -358,13 +349,13 @@ impl<'a> Draft<'a> {
         past: &mut Past,
     ) -> GuardResult {
         let adapted = &mut past.adapted;
-        let mode = match self.to.dialect.name() {
-            anthropic::NAME => gateway.guard(self.attempt.backend, &self.to.known),
+        let mode = match self.to.profile.blocks {
+            BlockRules::Native => gateway.guard(self.attempt.backend, &self.to.known),
             _ => Guard::Off,
         };
         let guard = PrefixGuard { mode, always_ask: self.retry == RetryPlan::DropBound };
         let mut result = guard.check(&written.value.body, adapted);
-        if guard.drop_stale(&mut result, &mut self.request, adapted) {
+        if guard.drop_stale(&mut result, self.to.dialect, &mut self.request, adapted) {
             let rules = self.to.history_rules(self.retry, past.open, past.replays_from);
             rules.fill(&mut self.request.messages, adapted);
             (*written, _) = self.write_again();
@@ -379,11 +370,8 @@ impl<'a> Draft<'a> {
         self.losses.splice(0..0, std::mem::take(&mut adapted.losses));
         let mut outgoing = written.value;
         let interleaved = self.attempt.settings.thinking.tool_thinking == ToolThinking::Interleaved;
-        if interleaved
-            && self.to.dialect.name() == anthropic::NAME
-            && !self.request.tools.is_empty()
-        {
-            anthropic::interleave(&self.request, &mut outgoing);
+        if interleaved && !self.request.tools.is_empty() {
+            self.to.dialect.interleave(&self.request, &mut outgoing);
         }
         for loss in written.losses {
             if !self.losses.contains(&loss) {
@@ -401,8 +389,7 @@ impl Destination {
         open: usize,
         replays_from: usize,
     ) -> HistoryRules<'_> {
-        let (dialect, variant, model) = (self.dialect.name(), self.variant.as_str(), &self.known);
-        HistoryRules { dialect, variant, model, retry, open, replays_from }
+        HistoryRules { profile: self.profile, model: &self.known, retry, open, replays_from }
     }
 }
 
@@ -413,14 +400,15 @@ pub(crate) fn dialect_for(
     request: &Request,
     model: &Model,
 ) -> (&'static dyn UpstreamDialect, String) {
-    let official = backend.dialect.name() == openai_chat::NAME
-        && openai_chat::variants::find(&backend.variant).official;
-    // A request with members that only Chat Completions has stays there.
-    let bound = request.extra.contains_key(openai_chat::NAME);
+    // A request with members that only the backend's own dialect has stays there.
+    let bound = request.extra.contains_key(backend.dialect.name());
     // There is no reasoning to show if the model does not think.
     let thinks = request.thinking.is_wanted() && !bound && model.thinking != Some(Form::None);
-    if official && (thinks || thinking_setting::wants_responses(request, model)) {
-        return (&OpenAiResponses, String::new());
+    let newer = backend.profile().reasoning_dialect.and_then(dialects::upstream);
+    if let Some(newer) = newer
+        && (thinks || thinking_setting::wants_responses(request, model))
+    {
+        return (newer, String::new());
     }
     (backend.dialect, backend.variant.clone())
 }
@@ -440,14 +428,14 @@ impl TranslatedPlan {
             false => Delivery::Whole,
         };
         let shown = matches!(self.thinking.show, Some(Show::Full | Show::Summary));
-        let tags = self.decision.dialect.thinking_tags(&self.variant);
+        let tags = self.decision.profile.thinking_tags;
         if let Some(tags) = tags.filter(|_| shown)
             && let Ok(recipe) = Recipe::named(Some(tags), &[])
         {
             let stage = Stage::new(&recipe, Options::default(), delivery);
             return Box::new(RawTextReader::new(reader, stage));
         }
-        if !self.decision.dialect.has_raw_text(&self.variant) {
+        if !self.decision.profile.raw_text {
             return reader;
         }
         let raw = &attempt.backend.raw_text;

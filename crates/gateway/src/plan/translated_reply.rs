@@ -7,8 +7,9 @@ use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode, header};
 use serde_json::{Value, json};
 use throughline_canonical::{BlockKey, EndReason, Fate, Fault, Fold, Loss};
+use throughline_codec::dialects::profile::BlockRules;
 use throughline_codec::dialects::{
-    Operation, Refusal, ReplyIdentity, ReplyReader, UpstreamDialect, anthropic,
+    Operation, Refusal, ReplyIdentity, ReplyReader, UpstreamDialect,
 };
 use throughline_codec::framing::encoding::{Decoder, Encoding};
 use tokio::sync::OwnedSemaphorePermit;
@@ -88,7 +89,7 @@ impl Plan for TranslatedPlan {
             named: named.map(|sent| if sent.tried { Fate::Tried } else { Fate::Sent }),
             tried: sent.iter().any(|sent| sent.tried),
             old: sent.iter().any(|sent| !sent.tried && sent.message < self.open),
-            can_ask: self.decision.dialect.name() == anthropic::NAME && !self.drop_bound,
+            can_ask: self.decision.profile.blocks == BlockRules::Native && !self.drop_bound,
             // A client of another dialect cannot know what the model needs.
             ours: true,
         };
@@ -293,7 +294,7 @@ impl Gateway {
             false => SignatureForm::Enveloped {
                 envelopes: self.envelopes.clone(),
                 first_call: attempt.request.incoming.dialect.wants_signed_calls(),
-                thinking_holds_call: plan.decision.dialect.signs_calls(&plan.variant)
+                thinking_holds_call: plan.decision.profile.signs_calls
                     && !attempt.request.incoming.dialect.wants_signed_calls(),
             },
         };

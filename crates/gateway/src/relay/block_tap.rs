@@ -3,8 +3,8 @@
 
 use bytes::Bytes;
 use throughline_canonical::{Event, Fault, Transformation};
-use throughline_codec::dialects::anthropic::client_reply::{PING, error_event};
-use throughline_codec::dialects::anthropic::upstream_reply::ReplyReader;
+use throughline_codec::dialects::blocks::ReplyReader;
+use throughline_codec::dialects::blocks::{PING, error_event};
 
 use crate::plan::outlined::OutlinedPlan;
 use crate::relay::settle::Dropped;

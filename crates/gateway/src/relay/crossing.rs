@@ -56,7 +56,8 @@ impl Crossing {
             false => SignatureForm::Enveloped {
                 envelopes: gateway.envelopes.clone(),
                 first_call: client.wants_signed_calls(),
-                thinking_holds_call: upstream.signs_calls("") && !client.wants_signed_calls(),
+                thinking_holds_call: upstream.profile("").signs_calls
+                    && !client.wants_signed_calls(),
             },
         };
         let ids = Some(CallIds::new(request, &identity.id));

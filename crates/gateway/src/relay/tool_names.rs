@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
 use throughline_canonical::{Block, Loss, Request, Tool, ToolChoice};
-use throughline_codec::dialects::UpstreamDialect;
+use throughline_codec::dialects::profile;
 
 /// The renamed tools, in both directions.
 #[derive(Debug, Default)]
@@ -20,8 +20,7 @@ impl ToolNames {
     /// Renames tools everywhere in a request.
     pub(crate) fn rename_for(
         request: &mut Request,
-        upstream: &dyn UpstreamDialect,
-        variant: &str,
+        rule: profile::ToolNames,
         losses: &mut Vec<Loss>,
     ) -> Self {
         let mut names = Self::default();
@@ -35,7 +34,7 @@ impl ToolNames {
             })
             .collect();
         let mut rename = |name: &mut String| {
-            if let Some(max_length) = upstream.max_tool_name(variant, name) {
+            if let Some(max_length) = rule.refuses(name) {
                 *name = names.resolve(name, max_length, &taken);
             }
         };

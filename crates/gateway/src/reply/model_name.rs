@@ -181,7 +181,6 @@ impl ModelAlias {
 
 #[cfg(test)]
 mod tests {
-    use throughline_codec::dialects::UpstreamDialect;
 
     use super::*;
 
@@ -189,7 +188,7 @@ mod tests {
 
     fn alias() -> ModelAlias {
         ModelAlias {
-            dialect: throughline_codec::dialects::anthropic::Anthropic.passthrough(),
+            dialect: throughline_codec::dialects::blocks::DIALECT.passthrough(),
             backend_name: "glm-5".into(),
             client_name: "claude-opus-5".into(),
         }

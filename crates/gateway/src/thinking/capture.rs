@@ -2,7 +2,7 @@
 //! for each block.
 
 use throughline_canonical::{BlockKey, BlockStart, Delta, Event, KeyHasher, Prefix, ThinkingKind};
-use throughline_codec::dialects::anthropic::prefix::after_block;
+use throughline_codec::dialects::blocks::prefix::after_block;
 
 /// A complete block.
 #[derive(Clone, Debug, PartialEq, Eq)]

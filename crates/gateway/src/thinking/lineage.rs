@@ -8,8 +8,8 @@ use http::HeaderMap;
 use sha2::{Digest, Sha256};
 use throughline_canonical::thinking::hex;
 use throughline_canonical::{Request, Role};
-use throughline_codec::dialects::anthropic::outline::{self, Outline};
-use throughline_codec::dialects::anthropic::prefix;
+use throughline_codec::dialects::blocks::outline::{self, Outline};
+use throughline_codec::dialects::blocks::prefix;
 
 /// Identifies a client's session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

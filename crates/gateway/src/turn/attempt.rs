@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use throughline_canonical::{Fault, Origin};
+use throughline_codec::dialects::profile::Profile;
 use throughline_codec::dialects::segments::has_dot_segments;
 
 use crate::backend::{Backend, credential_fingerprint};
@@ -34,10 +35,15 @@ pub(crate) struct Attempt<'a> {
 }
 
 impl Attempt<'_> {
+    /// What is known about the dialect and variant that the backend speaks.
+    pub(crate) fn profile(&self) -> &'static Profile {
+        self.backend.profile()
+    }
+
     /// Rejects a model name that would change the request path, such as `../files`.
     pub(crate) fn check_model(&self) -> Result<(), Fault> {
         let model = self.backend.model_for(self.request.model.as_deref());
-        if self.backend.dialect.names_model_in_path() && has_dot_segments(model) {
+        if self.profile().model_in_path && has_dot_segments(model) {
             return Err(Fault::invalid(format!(
                 "model: `{model}` is not a model name: `.` and `..` are not allowed as path segments"
             )));

@@ -8,8 +8,7 @@ use std::sync::{Arc, Weak};
 use parking_lot::Mutex;
 use serde::{Serialize, Serializer};
 use throughline_canonical::{BlockReport, Fate, Loss, Origin, Reason, ThinkingKind, Usage};
-use throughline_codec::dialects::UpstreamDialect;
-use throughline_codec::dialects::anthropic::Anthropic;
+use throughline_codec::dialects::blocks;
 use throughline_codec::dialects::passthrough::Passthrough;
 use tokio::sync::broadcast;
 
@@ -142,7 +141,7 @@ impl BlockRecord {
         (fate, reason): (Fate, Option<Reason>),
         origin: Option<Arc<Origin>>,
     ) -> Self {
-        Self { at, dialect: Anthropic.passthrough(), kind, fate, reason, origin }
+        Self { at, dialect: blocks::DIALECT.passthrough(), kind, fate, reason, origin }
     }
 
     /// The records of planned blocks.

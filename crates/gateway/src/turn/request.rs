@@ -6,7 +6,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use http::{HeaderMap, Method, header};
 use throughline_canonical::{Fault, FaultKind, Lossy, Request};
-use throughline_codec::dialects::anthropic::outline::Outline;
+use throughline_codec::dialects::blocks::outline::Outline;
 use throughline_codec::dialects::opaque_outline::OpaqueOutline;
 use throughline_codec::dialects::{self, ClientDialect, Operation};
 use throughline_codec::framing::encoding::{Encoding, EncodingError, unpack};
@@ -114,7 +114,7 @@ pub(crate) fn read_request(
     let operation = incoming.dialect.operation(&incoming.path).unwrap_or(Operation::Generate);
     let unread = OnceLock::new();
     // This dialect is edited block by block, so its body need not be fully understood.
-    if incoming.dialect.name() == dialects::anthropic::NAME {
+    if incoming.dialect.name() == dialects::blocks::DIALECT.name() {
         let outline = Outline::read(&body, settings.limits.json_depth)?;
         let lineage = Lineage::find(&incoming.headers, &body, &outline);
         return Ok(ParsedRequest {

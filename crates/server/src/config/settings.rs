@@ -243,7 +243,7 @@ pub enum Format {
 impl Backend {
     /// Whether replies can be a model's raw text, with reasoning and tool calls still in it.
     pub fn has_raw_text(&self) -> bool {
-        self.wire_dialect.upstream().has_raw_text(&self.variant)
+        self.wire_dialect.upstream().profile(&self.variant).raw_text
     }
 
     /// The path where the upstream lists its models.

@@ -23,7 +23,6 @@ use crate::dialects::shared::limits::{MAX_EVENT_BYTES, MAX_REPLY_BYTES};
 use crate::dialects::shared::losses::lost_part;
 use crate::dialects::shared::members::{keep_only, read_count};
 use crate::dialects::shared::names;
-use crate::dialects::shared::tool_names::is_plain_name;
 use crate::dialects::{
     ClientDialect, ModelCard, Models, Operation, Outgoing, Refusal, ReplyIdentity, ReplyReader,
     ReplyWriter, RequestParts, Target, UpstreamDialect,
@@ -125,6 +124,14 @@ impl UpstreamDialect for Anthropic {
         &profile::PROFILE
     }
 
+    fn drop_bound(&self, request: &mut Request) {
+        upstream_request::drop_bound(request);
+    }
+
+    fn interleave(&self, request: &Request, outgoing: &mut Outgoing) {
+        interleave(request, outgoing);
+    }
+
     fn write_request(&self, request: &Request, target: &Target<'_>) -> Lossy<Outgoing> {
         upstream_request::write(request, target)
     }
@@ -138,10 +145,6 @@ impl UpstreamDialect for Anthropic {
 
     fn read_fault(&self, status: u16, body: &[u8]) -> Fault {
         errors::read_fault(status, body)
-    }
-
-    fn max_tool_name(&self, _: &str, name: &str) -> Option<usize> {
-        (!is_plain_name(name, MAX_TOOL_NAME)).then_some(MAX_TOOL_NAME)
     }
 
     fn refusal(&self, status: u16, body: &[u8]) -> Option<Refusal> {
@@ -190,13 +193,8 @@ pub fn think_between_tools(request: &mut Request) {
     upstream_request::think_between_tools(request);
 }
 
-/// Asks the provider to drop thinking that is bound to another conversation instead of failing.
-pub fn drop_bound(request: &mut Request) {
-    upstream_request::drop_bound(request);
-}
-
 /// Enables thinking between tool calls for models with a thinking budget.
-pub fn interleave(request: &Request, outgoing: &mut Outgoing) {
+fn interleave(request: &Request, outgoing: &mut Outgoing) {
     if !matches!(request.thinking.amount, Some(Amount::Budget { .. })) {
         return;
     }

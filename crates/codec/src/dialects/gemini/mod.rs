@@ -156,25 +156,9 @@ impl UpstreamDialect for Gemini {
         errors::read(status, body)
     }
 
-    fn signs_calls(&self, _: &str) -> bool {
-        true
-    }
-
-    fn max_tool_name(&self, _: &str, name: &str) -> Option<usize> {
-        let takes = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.:".contains(&byte);
-        let begins = |first: char| first.is_ascii_alphabetic() || first == '_';
-        let good =
-            name.len() <= MAX_TOOL_NAME && name.starts_with(begins) && name.bytes().all(takes);
-        (!good).then_some(MAX_TOOL_NAME)
-    }
-
     fn refusal(&self, status: u16, body: &[u8]) -> Option<Refusal> {
         let message = errors::read(status, body).message;
         refusal::in_gemini_text(&message).filter(|_| status == 400).map(Refusal::from)
-    }
-
-    fn names_model_in_path(&self) -> bool {
-        true
     }
 
     fn models_path(&self, variant: &str) -> String {

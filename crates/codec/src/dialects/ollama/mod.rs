@@ -199,8 +199,4 @@ impl UpstreamDialect for Ollama {
     fn key_header(&self, key: &str, _: &str) -> (&'static str, String) {
         bearer(key)
     }
-
-    fn has_raw_text(&self, _: &str) -> bool {
-        true
-    }
 }

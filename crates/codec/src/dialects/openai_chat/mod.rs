@@ -17,7 +17,6 @@ use crate::dialects::shared::custom_tools::CustomToolFormat;
 use crate::dialects::shared::key_header::bearer;
 use crate::dialects::shared::losses::lost_part;
 use crate::dialects::shared::members::remove_own;
-use crate::dialects::shared::tool_names::{OPENAI_MAX_NAME, is_plain_name};
 use crate::dialects::shared::{names, openai_errors, openai_models};
 use crate::dialects::{
     ClientDialect, ModelCard, Models, Operation, Outgoing, Refusal, ReplyIdentity, ReplyReader,
@@ -72,6 +71,11 @@ pub struct OpenAiChat;
 impl ClientDialect for OpenAiChat {
     fn name(&self) -> &'static str {
         NAME
+    }
+
+    fn choose_reasoning_fields(&self, request: &mut Request, fields: &[String]) {
+        let extra = request.extra.entry(NAME.to_owned()).or_default();
+        extra.insert(ours::REASONING_FIELDS.to_owned(), fields.into());
     }
 
     fn operation(&self, path: &str) -> Option<Operation> {
@@ -151,19 +155,6 @@ impl UpstreamDialect for OpenAiChat {
         openai_errors::read(status, body)
     }
 
-    fn thinking_tags(&self, variant: &str) -> Option<&'static str> {
-        variants::find(variant).thinking_tags
-    }
-
-    fn signs_calls(&self, variant: &str) -> bool {
-        variants::find(variant).call_signature != variants::CallSignature::Nowhere
-    }
-
-    fn max_tool_name(&self, variant: &str, name: &str) -> Option<usize> {
-        let judges = variants::find(variant).official;
-        (judges && !is_plain_name(name, OPENAI_MAX_NAME)).then_some(OPENAI_MAX_NAME)
-    }
-
     fn refusal(&self, status: u16, body: &[u8]) -> Option<Refusal> {
         errors::refused_thinking(status, body).map(Refusal::from)
     }
@@ -184,10 +175,6 @@ impl UpstreamDialect for OpenAiChat {
 
     fn key_header(&self, key: &str, _: &str) -> (&'static str, String) {
         bearer(key)
-    }
-
-    fn has_raw_text(&self, variant: &str) -> bool {
-        variants::find(variant).raw_text
     }
 
     fn passthrough(&self) -> &'static dyn Passthrough {

@@ -31,7 +31,6 @@ use crate::dialects::profile::Profile;
 use crate::dialects::shared::custom_tools::CustomToolFormat;
 use crate::dialects::shared::key_header::bearer;
 use crate::dialects::shared::members::{keep_only, read_count, remove_own};
-use crate::dialects::shared::tool_names::{OPENAI_MAX_NAME, is_plain_name};
 use crate::dialects::shared::{names, openai_models};
 use crate::dialects::{
     ClientDialect, ModelCard, Models, Operation, Outgoing, Refusal, ReplyIdentity, ReplyReader,
@@ -137,10 +136,6 @@ impl UpstreamDialect for OpenAiResponses {
 
     fn read_fault(&self, status: u16, body: &[u8]) -> Fault {
         errors::read(status, body)
-    }
-
-    fn max_tool_name(&self, _: &str, name: &str) -> Option<usize> {
-        (!is_plain_name(name, OPENAI_MAX_NAME)).then_some(OPENAI_MAX_NAME)
     }
 
     fn refusal(&self, status: u16, body: &[u8]) -> Option<Refusal> {

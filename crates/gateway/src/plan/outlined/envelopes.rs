@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use throughline_canonical::{BlockKey, Reason};
-use throughline_codec::dialects::anthropic::outline::{Block, BlockKind};
+use throughline_codec::dialects::blocks::outline::{Block, BlockKind};
 use throughline_codec::json::{Edits, Span, each_member, quote, slice, text};
 use throughline_sealing::text::BEGINNING;
 

@@ -2,7 +2,7 @@
 //! refusal, and the shape of its message.
 
 use throughline_canonical::{Fate, Reason};
-use throughline_codec::dialects::anthropic::outline::{Block, BlockKind};
+use throughline_codec::dialects::blocks::outline::{Block, BlockKind};
 
 use crate::backend::Replay;
 use crate::plan::outlined::{PlannedBlock, Planner, turn_start};

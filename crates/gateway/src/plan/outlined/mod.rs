@@ -15,9 +15,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use throughline_canonical::{BlockKey, Fate, Loss, Origin, Prefix, Reason, ThinkingKind};
-use throughline_codec::dialects::anthropic::outline::{Message, Outline};
-use throughline_codec::dialects::anthropic::rewrite::{self, ThinkingEdit};
-use throughline_codec::dialects::anthropic::settings::Change;
+use throughline_codec::dialects::blocks::outline::{Message, Outline};
+use throughline_codec::dialects::blocks::rewrite::{self, ThinkingEdit};
+use throughline_codec::dialects::blocks::settings::Change;
 use throughline_codec::json::Edits;
 
 use self::envelopes::NativeSignature;
@@ -186,6 +186,7 @@ impl Planner<'_> {
             decision: Decision {
                 lane: Lane::Passthrough,
                 dialect: self.backend.dialect,
+                profile: self.backend.profile(),
                 model,
                 losses: Vec::new(),
                 session: self.session,

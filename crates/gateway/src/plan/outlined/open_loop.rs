@@ -1,7 +1,7 @@
 //! Repairs an open tool loop that the target would refuse because its thinking is missing.
 
 use throughline_canonical::Fate;
-use throughline_codec::dialects::anthropic::rewrite::ThinkingEdit;
+use throughline_codec::dialects::blocks::rewrite::ThinkingEdit;
 
 use crate::catalog::Off;
 use crate::plan::outlined::fates::{first_in_body, is_thinking, of_message};

@@ -3,10 +3,10 @@
 
 use bytes::Bytes;
 use throughline_canonical::{Fate, Prefix, Reason};
-use throughline_codec::dialects::anthropic::BETA_BINDING_CONTROLS;
-use throughline_codec::dialects::anthropic::outline::Outline;
-use throughline_codec::dialects::anthropic::prefix::{Prefixes, after_block};
-use throughline_codec::dialects::anthropic::rewrite::ThinkingEdit;
+use throughline_codec::dialects::blocks::BETA_BINDING_CONTROLS;
+use throughline_codec::dialects::blocks::outline::Outline;
+use throughline_codec::dialects::blocks::prefix::{Prefixes, after_block};
+use throughline_codec::dialects::blocks::rewrite::ThinkingEdit;
 
 use crate::plan::outlined::{OutlinedPlan, PlannedBlock, Planner};
 use crate::upstream::refusal_policy::RetryPlan;

@@ -2,9 +2,9 @@
 //! not the one that the client named, as the catalog says. All other requests keep their settings.
 
 use throughline_canonical::{Amount, Effort, Loss, Request};
-use throughline_codec::dialects::anthropic::rewrite::ThinkingEdit;
-use throughline_codec::dialects::anthropic::settings::{self, thinks_between_tools};
-use throughline_codec::dialects::anthropic::{self, BETA_INTERLEAVED};
+use throughline_codec::dialects::blocks::BETA_INTERLEAVED;
+use throughline_codec::dialects::blocks::rewrite::ThinkingEdit;
+use throughline_codec::dialects::blocks::settings::{self, thinks_between_tools};
 
 use crate::backend::Compat;
 use crate::catalog::Off;
@@ -98,15 +98,14 @@ impl Planner<'_> {
         }
         let mut after = before.clone();
         let losses =
-            thinking_setting::adapt_except_thinking(&mut after, self.model, anthropic::NAME);
+            thinking_setting::adapt_except_thinking(&mut after, self.model, self.backend.profile());
         self.record_changes(&before, after, losses, plan);
     }
 
     /// Adapts all settings to the model.
     fn adapt_to_model(&self, client: &Request, plan: &mut OutlinedPlan) {
         let mut after = client.clone();
-        let variant = &self.backend.variant;
-        let mut losses = thinking_setting::adapt(&mut after, self.model, anthropic::NAME, variant);
+        let mut losses = thinking_setting::adapt(&mut after, self.model, self.backend.profile());
         if let Some(Amount::Effort { .. }) = client.thinking.amount {
             effort_alone(&mut after, &mut losses);
         }

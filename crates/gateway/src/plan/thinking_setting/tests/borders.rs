@@ -85,7 +85,7 @@ fn budget_without_room_turns_thinking_off() {
             Model { thinking: Some(Form::Budget), max_output: Some(most), off, ..Model::default() };
         let mut request = asking(amount("budget 1024"), None);
         request.max_tokens = Some(500);
-        let losses = adapt(&mut request, &model, "anthropic", "");
+        let losses = adapt(&mut request, &model, profile("anthropic", ""));
         assert_eq!(request.thinking.amount, amount(sent), "{most} {off:?}");
         let [Loss::SettingAdapted { setting, .. }] = losses[..] else {
             panic!("{losses:?}");

@@ -12,6 +12,10 @@ use crate::catalog::Catalog;
 /// A model name of the built-in catalog, the upstream dialect and the variant.
 type At = (&'static str, &'static str, &'static str);
 
+fn profile(upstream: &str, variant: &str) -> &'static Profile {
+    throughline_codec::dialects::upstream(upstream).unwrap().profile(variant)
+}
+
 fn model(name: &str) -> Model {
     Catalog::embedded().find(name)
 }
@@ -26,7 +30,7 @@ fn asking(amount: Option<Amount>, show: Option<Show>) -> Request {
 
 /// Adapts a request, and returns the losses as `setting reason`.
 fn adapt_request(request: &mut Request, (name, upstream, variant): At) -> String {
-    let losses = adapt(request, &model(name), upstream, variant);
+    let losses = adapt(request, &model(name), profile(upstream, variant));
     let reported = losses.iter().map(|loss| match loss {
         Loss::SettingAdapted { setting, reason } => format!("{setting} {reason}"),
         other => other.to_string(),
