@@ -2,7 +2,7 @@
 //!
 //! - [`detect`]: which dialect the request uses, and which backend it pins;
 //! - [`admit`]: whether its path and method are acceptable, and whether a slot is free for it;
-//! - [`dispatch`]: which handler answers it.
+//! - [`mod@dispatch`]: which handler answers it.
 //!
 //! The turn itself is the gateway's work. Host and origin checks come earlier, in [`crate::guard`],
 //! because they also protect the operator's paths.
