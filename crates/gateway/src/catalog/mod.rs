@@ -12,8 +12,7 @@ mod rows;
 
 use std::sync::{Arc, LazyLock};
 
-use serde_json::Value;
-use throughline_codec::dialects::{ModelCard, anthropic, gemini};
+use throughline_codec::dialects::ModelCard;
 
 pub use model::{ForcedTools, Form, Model, Off, ResponsesForTools, Sampling, Shows};
 pub use rows::{CatalogError, CatalogMistake};
@@ -80,20 +79,6 @@ impl Catalog {
     /// Remembers what a server reports about a model.
     pub fn learn(&self, name: &str, card: &ModelCard) {
         self.learnt.learn(name, card);
-    }
-
-    /// Learns from a model list, or one model, of a server of Anthropic's dialect.
-    pub fn learn_from_anthropic(&self, answer: &Value) {
-        for card in anthropic::model_card::read(answer) {
-            self.learn(&card.name, &card);
-        }
-    }
-
-    /// Learns from a model list, or one model, of a server of Gemini's dialect.
-    pub fn learn_from_gemini(&self, answer: &Value) {
-        for card in gemini::model_card::read(answer) {
-            self.learn(&card.name, &card);
-        }
     }
 }
 

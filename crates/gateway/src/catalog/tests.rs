@@ -5,6 +5,13 @@ use throughline_canonical::Effort::{High, Low, Max, Medium, Minimal, XHigh};
 
 use super::*;
 
+/// Learns from the model list of a server.
+fn learn(catalog: &Catalog, dialect: &str, answer: &serde_json::Value) {
+    for card in throughline_codec::dialects::upstream(dialect).unwrap().read_models(answer) {
+        catalog.learn(&card.name, &card);
+    }
+}
+
 #[test]
 fn embedded_table_is_consistent() {
     let rows = rows::read(include_str!("models.toml")).unwrap();
@@ -202,14 +209,18 @@ fn reports_of_servers_are_learnt() {
         json!({"adaptive": {"supported": adaptive}, "enabled": {"supported": enabled},
             "disabled": {"supported": disabled}, "between_tools": {"supported": false}})
     };
-    catalog.learn_from_anthropic(&json!({"data": [
-        {"id": "house-a", "max_tokens": 10, "max_input_tokens": 20, "capabilities": {
-            "thinking": {"supported": true, "types": types(true, false, false)},
-            "effort": {"low": {"supported": true}, "high": {"supported": true}}}},
-        {"id": "house-b", "capabilities": {"thinking": {"types": types(false, true, true)}}},
-        {"id": "house-c", "capabilities": {"thinking": {"types": types(false, false, true)}}},
-        {"id": "house-d"},
-    ]}));
+    learn(
+        &catalog,
+        "anthropic",
+        &json!({"data": [
+            {"id": "house-a", "max_tokens": 10, "max_input_tokens": 20, "capabilities": {
+                "thinking": {"supported": true, "types": types(true, false, false)},
+                "effort": {"low": {"supported": true}, "high": {"supported": true}}}},
+            {"id": "house-b", "capabilities": {"thinking": {"types": types(false, true, true)}}},
+            {"id": "house-c", "capabilities": {"thinking": {"types": types(false, false, true)}}},
+            {"id": "house-d"},
+        ]}),
+    );
     let model = catalog.find("House-A");
     assert_eq!(model.thinking, Some(Form::Adaptive));
     assert_eq!(model.efforts, [Low, High]);
@@ -221,10 +232,14 @@ fn reports_of_servers_are_learnt() {
     assert_eq!(catalog.find("house-c").thinking, Some(Form::None));
     assert_eq!(catalog.find("house-d"), Model::default());
 
-    catalog.learn_from_gemini(&json!({"models": [
-        {"name": "models/gemini-3-pro", "outputTokenLimit": 9, "thinking": true},
-        {"name": "models/gemini-tiny", "thinking": false},
-    ]}));
+    learn(
+        &catalog,
+        "gemini",
+        &json!({"models": [
+            {"name": "models/gemini-3-pro", "outputTokenLimit": 9, "thinking": true},
+            {"name": "models/gemini-tiny", "thinking": false},
+        ]}),
+    );
     let model = catalog.find("gemini-3-pro");
     assert_eq!(model.max_output, Some(9));
     assert_eq!(model.thinking, Some(Form::Level));
