@@ -58,12 +58,6 @@ mod ours {
     pub(super) const STREAM_OPTIONS: &str = "stream_options";
 }
 
-/// Sets the members in which the reply carries reasoning as plain text.
-pub fn carry_reasoning_in(request: &mut Request, members: &[String]) {
-    let extra = request.extra.entry(NAME.to_owned()).or_default();
-    extra.insert(ours::REASONING_FIELDS.to_owned(), members.into());
-}
-
 /// The dialect.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OpenAiChat;
