@@ -245,6 +245,12 @@ const TABLE: &[Row] = &[
         "- !on_or_off", "- !on_or_off", "- !on_or_off",
         "- !on_or_off", "- !cannot_be_set", "- !on_or_off",
     ]),
+    // Ollama always gets a switch, also for a model that cannot be off.
+    (("deepseek-r1:8b", "ollama", ""), [
+        "on", "- !always_thinks", "on",
+        "on !on_or_off", "on !on_or_off", "on !on_or_off",
+        "on !on_or_off", "on", "on !on_or_off",
+    ]),
 ];
 
 /// Covers: C-2
@@ -268,8 +274,11 @@ fn every_amount_becomes_one_that_the_model_accepts() {
 #[test]
 fn adapting_twice_changes_nothing() {
     for (at, _) in TABLE {
-        // A replacement of "off" looks like a request to think.
-        for requested in ASKED.into_iter().filter(|requested| *requested != "off") {
+        // A replacement of "off" looks like a request to think. So does the default of a model, where the
+        // setting is always written.
+        let written = profile(at.1, at.2).thinking.always_written;
+        let stable = |requested: &&str| *requested != "off" && !(written && *requested == "-");
+        for requested in ASKED.into_iter().filter(stable) {
             for show in [None, Some(Show::Full), Some(Show::Summary), Some(Show::Hidden)] {
                 let mut request = asking(amount(requested), show);
                 request.sampling =
