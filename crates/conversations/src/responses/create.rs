@@ -11,7 +11,7 @@ use http_body_util::BodyExt;
 use serde_json::Value;
 use throughline_canonical::{Fault, FaultKind};
 use throughline_codec::dialects::openai_responses::state::{
-    self, Progress, Stated, needs_its_maker, step,
+    self, Progress, StatefulRequest, needs_its_maker, step,
 };
 use throughline_codec::dialects::{Operation, ReplyIdentity, openai_responses};
 use throughline_codec::framing::sse::Framer;
@@ -115,7 +115,7 @@ impl Responses {
     ) -> Result<Handling, Fault> {
         let settings = self.gateway.settings();
         let body = readable(&settings, &incoming.headers, raw)?;
-        let Some(stated) = Stated::read(&body) else {
+        let Some(stated) = StatefulRequest::read(&body) else {
             return Ok(Handling::Plain);
         };
         let counts = incoming.dialect.operation(&incoming.path) == Some(Operation::CountTokens);
@@ -190,7 +190,7 @@ impl Responses {
     }
 
     /// Finds the history of a request.
-    async fn history(&self, owner: &str, stated: &Stated) -> Result<History, Fault> {
+    async fn history(&self, owner: &str, stated: &StatefulRequest) -> Result<History, Fault> {
         if let Some(id) = stated.previous() {
             let not_found = || {
                 Fault::invalid(format!(
@@ -261,7 +261,7 @@ impl Responses {
     pub(super) async fn known_history(
         &self,
         owner: &str,
-        stated: &Stated,
+        stated: &StatefulRequest,
     ) -> Result<(Vec<StoredResponse>, Option<String>), Fault> {
         match self.history(owner, stated).await? {
             History::Nothing => Ok((Vec::new(), None)),
@@ -281,7 +281,7 @@ impl Responses {
         if body.is_empty() {
             return Ok(());
         }
-        let stated = Stated::read(&body)
+        let stated = StatefulRequest::read(&body)
             .ok_or_else(|| Fault::invalid("the body is not a JSON object; send one"))?;
         stated.check()?;
         self.history(owner, &stated).await?;
@@ -442,7 +442,7 @@ impl Responses {
             id: incoming.reply_id.clone().unwrap_or_default(),
             created: unix_ms() / 1000,
         };
-        let queued = match state::waiting(&body, &identity, "queued") {
+        let queued = match state::queued_response(&body, &identity, "queued") {
             Ok(queued) => queued,
             Err(fault) => return plain(self.gateway.reject(&incoming, &fault)),
         };

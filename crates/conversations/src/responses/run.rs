@@ -66,7 +66,7 @@ impl Run {
                 events: Vec::new(),
                 bytes: 0,
                 written: 0,
-                progress: Progress::waiting(queued),
+                progress: Progress::queued(queued),
                 ended: false,
             }),
             grown: watch::Sender::new(0),

@@ -10,7 +10,9 @@ use http_body_util::{BodyExt, Collected};
 use serde_json::{Map, Value, json};
 use throughline_canonical::{Fault, FaultKind};
 use throughline_codec::dialects::ReplyIdentity;
-use throughline_codec::dialects::openai_responses::state::{self, Progress, Stated, output, step};
+use throughline_codec::dialects::openai_responses::state::{
+    self, Progress, StatefulRequest, output, step,
+};
 use throughline_codec::framing::sse::Framer;
 use throughline_gateway::backend::credential_fingerprint;
 use throughline_gateway::headers::callers_key;
@@ -105,7 +107,7 @@ impl Socket {
                 )));
             }
         }
-        let stated = Stated::new(body);
+        let stated = StatefulRequest::new(body);
         stated.check()?;
         let store = stated.store() && self.responses.stores_responses();
         let (history, mut ownership, history_is_stored) = self.history(&stated).await?;
@@ -129,7 +131,7 @@ impl Socket {
                 id: incoming.reply_id.unwrap_or_default(),
                 created: unix_ms() / 1000,
             };
-            let response = state::waiting(&body, &identity, "completed")?;
+            let response = state::queued_response(&body, &identity, "completed")?;
             self.remember(&response, past.collect());
             let mut sent = Ok(());
             for (number, kind) in ["response.created", "response.completed"].iter().enumerate() {
@@ -214,7 +216,10 @@ impl Socket {
     }
 
     /// The history of a request, its ownership, and whether the history is stored.
-    async fn history(&self, stated: &Stated) -> Result<(Vec<Value>, Ownership, bool), Fault> {
+    async fn history(
+        &self,
+        stated: &StatefulRequest,
+    ) -> Result<(Vec<Value>, Ownership, bool), Fault> {
         let mut ownership =
             Ownership { owner: self.owner.clone(), parent: None, conversation: None };
         let here = |past: &&RecentTurn| stated.previous() == Some(past.id.as_str());

@@ -25,13 +25,13 @@ const STATE: [&str; 5] =
 
 /// A request and its references to stored state.
 #[derive(Clone, Debug)]
-pub struct Stated {
+pub struct StatefulRequest {
     body: Map<String, Value>,
     /// A duplicate member about state.
     repeated: Option<&'static str>,
 }
 
-impl Stated {
+impl StatefulRequest {
     /// Reads a request; `None` if it is not an object. Other mistakes are reported when the request
     /// is answered.
     pub fn read(body: &[u8]) -> Option<Self> {
@@ -275,8 +275,12 @@ pub fn output(response: &Value) -> &[Value] {
     output.map_or(&[], Vec::as_slice)
 }
 
-/// The response before its first event. `body` comes from [`Stated::turn`].
-pub fn waiting(body: &[u8], identity: &ReplyIdentity, status: &str) -> Result<Value, Fault> {
+/// The response before its first event. `body` comes from [`StatefulRequest::turn`].
+pub fn queued_response(
+    body: &[u8],
+    identity: &ReplyIdentity,
+    status: &str,
+) -> Result<Value, Fault> {
     let request: Request = client_request::read(body)?.value;
     let mut out = Vec::new();
     let started = Event::MessageStarted { id: Cow::Borrowed(""), model: Cow::Borrowed("") };
@@ -370,7 +374,7 @@ pub struct Progress {
 
 impl Progress {
     /// A response that has not started.
-    pub fn waiting(response: Value) -> Self {
+    pub fn queued(response: Value) -> Self {
         Self { began: Some(response), ..Self::default() }
     }
 
@@ -410,37 +414,37 @@ impl Progress {
 mod tests {
     use super::*;
 
-    fn stated(body: Value) -> Stated {
+    fn stateful(body: Value) -> StatefulRequest {
         let Value::Object(body) = body else {
             panic!("a request is an object");
         };
-        Stated::new(body)
+        StatefulRequest::new(body)
     }
 
     #[test]
     fn state_members_are_read_in_every_form() {
-        let plain = stated(json!({"model": "m", "input": "hi"}));
+        let plain = stateful(json!({"model": "m", "input": "hi"}));
         assert!(plain.store() && !plain.needs_state() && plain.generates());
-        let on = stated(json!({"previous_response_id": "resp_1", "store": false}));
+        let on = stateful(json!({"previous_response_id": "resp_1", "store": false}));
         assert_eq!((on.previous(), on.store()), (Some("resp_1"), false));
         for conversation in [json!("conv_1"), json!({"id": "conv_1"})] {
-            let within = stated(json!({"conversation": conversation}));
+            let within = stateful(json!({"conversation": conversation}));
             assert_eq!(within.conversation(), Some("conv_1"));
         }
         let pointing =
-            stated(json!({"input": [{"id": "rs_1"}, {"type": "item_reference", "id": "m"},
+            stateful(json!({"input": [{"id": "rs_1"}, {"type": "item_reference", "id": "m"},
             {"role": "user", "content": "x", "id": "msg_1"}]}));
         assert_eq!(pointing.references(), ["rs_1", "m"]);
         assert!(pointing.needs_state());
         let both = json!({"previous_response_id": "a", "conversation": "b"});
-        assert_eq!(stated(both).check().unwrap_err().place(), Some("previous_response_id"));
+        assert_eq!(stateful(both).check().unwrap_err().place(), Some("previous_response_id"));
         let lost = json!({"background": true, "store": false});
-        assert_eq!(stated(lost).check().unwrap_err().place(), Some("background"));
+        assert_eq!(stateful(lost).check().unwrap_err().place(), Some("background"));
     }
 
     #[test]
     fn turn_has_the_whole_history_and_no_state_members() {
-        let asked = stated(json!({
+        let asked = stateful(json!({
             "model": "m", "previous_response_id": "resp_1", "background": true,
             "input": [{"role": "user", "content": "more"}, {"id": "rs_9"}],
         }));
@@ -464,7 +468,7 @@ mod tests {
         assert_eq!(body[KEPT]["previous_response_id"], "resp_1");
 
         let identity = ReplyIdentity { id: "7".to_owned(), created: 5 };
-        let queued = waiting(body.to_string().as_bytes(), &identity, "queued").unwrap();
+        let queued = queued_response(body.to_string().as_bytes(), &identity, "queued").unwrap();
         assert_eq!(queued["id"], "resp_7");
         assert_eq!(queued["status"], "queued");
         assert_eq!(queued["background"], true);
@@ -474,7 +478,7 @@ mod tests {
 
     #[test]
     fn item_index_in_a_fault_counts_only_client_items() {
-        let asked = stated(json!({"model": "m", "input": [{"role": "user", "content": 5}]}));
+        let asked = stateful(json!({"model": "m", "input": [{"role": "user", "content": 5}]}));
         let history = [
             json!({"type": "message", "role": "user", "content": "hi"}),
             json!({"type": "message", "role": "assistant", "content": "ho"}),
