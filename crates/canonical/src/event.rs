@@ -171,3 +171,64 @@ pub enum EndReason {
     /// The connection ended before the reply did.
     Cut,
 }
+
+impl Event<'_> {
+    /// The same event with its own copies of all texts.
+    pub fn to_owned_event(&self) -> Event<'static> {
+        match self {
+            Self::MessageStarted { id, model } => {
+                Event::MessageStarted { id: owned(id), model: owned(model) }
+            }
+            Self::BlockStarted { index, block } => {
+                Event::BlockStarted { index: *index, block: block.to_owned_start() }
+            }
+            Self::BlockDelta { index, delta } => {
+                Event::BlockDelta { index: *index, delta: delta.to_owned_delta() }
+            }
+            Self::BlockEnded { index } => Event::BlockEnded { index: *index },
+            Self::Transformed { transformations } => {
+                Event::Transformed { transformations: transformations.clone() }
+            }
+            Self::Usage(usage) => Event::Usage(*usage),
+            Self::EndExplained(details) => Event::EndExplained(details.clone()),
+            Self::Fault(fault) => Event::Fault(fault.clone()),
+            Self::Ended { reason } => Event::Ended { reason: reason.clone() },
+        }
+    }
+}
+
+impl BlockStart<'_> {
+    fn to_owned_start(&self) -> BlockStart<'static> {
+        match self {
+            Self::Text { text } => BlockStart::Text { text: owned(text) },
+            Self::Thinking { text, signature } => {
+                BlockStart::Thinking { text: owned(text), signature: owned(signature) }
+            }
+            Self::Refusal { text } => BlockStart::Refusal { text: owned(text) },
+            Self::Redacted { data } => BlockStart::Redacted { data: owned(data) },
+            Self::ToolCall { id, name } => {
+                BlockStart::ToolCall { id: owned(id), name: owned(name) }
+            }
+            Self::Opaque { dialect, name } => {
+                BlockStart::Opaque { dialect: owned(dialect), name: owned(name) }
+            }
+        }
+    }
+}
+
+impl Delta<'_> {
+    fn to_owned_delta(&self) -> Delta<'static> {
+        match self {
+            Self::Text(text) => Delta::Text(owned(text)),
+            Self::Thinking(text) => Delta::Thinking(owned(text)),
+            Self::Signature(signature) => Delta::Signature(owned(signature)),
+            Self::Citation(citation) => Delta::Citation(citation.clone()),
+            Self::ToolArguments(json) => Delta::ToolArguments(owned(json)),
+            Self::Opaque(json) => Delta::Opaque(owned(json)),
+        }
+    }
+}
+
+fn owned(text: &str) -> Cow<'static, str> {
+    Cow::Owned(text.to_owned())
+}

@@ -37,6 +37,7 @@ use crate::thinking::Target;
 use crate::turn::Attempt;
 use crate::turn::error_reply::Reply;
 use crate::turn::log::BlockRecord;
+use crate::turn::turn_reply::TurnReply;
 use crate::upstream::UpstreamBody;
 use crate::upstream::refusal_policy::{RefusedRequest, RejectedBlocks, RetryPlan};
 use crate::upstream::send::OutboundRequest;
@@ -85,7 +86,8 @@ pub(crate) struct Decision {
 }
 
 /// A reply that is being built.
-pub(crate) type ReplyFuture<'a> = Pin<Box<dyn Future<Output = Result<Reply, Fault>> + Send + 'a>>;
+pub(crate) type ReplyFuture<'a> =
+    Pin<Box<dyn Future<Output = Result<TurnReply, Fault>> + Send + 'a>>;
 
 /// A request made ready for one backend.
 pub(crate) trait Plan: fmt::Debug + Send + Sync {
@@ -132,7 +134,7 @@ pub(crate) trait Plan: fmt::Debug + Send + Sync {
         gateway: &Gateway,
         attempt: &Attempt<'_>,
         error: Response<Bytes>,
-    ) -> Reply;
+    ) -> TurnReply;
 }
 
 impl Gateway {

@@ -18,8 +18,8 @@ use crate::relay::opaque_tap::OpaqueTap;
 use crate::relay::{Relay, SentRequest, SignatureForm};
 use crate::thinking::memory::Outcome;
 use crate::turn::Attempt;
-use crate::turn::error_reply::Reply;
 use crate::turn::log::BlockRecord;
+use crate::turn::turn_reply::TurnReply;
 use crate::unix_ms;
 use crate::upstream::UpstreamBody;
 use crate::upstream::refusal_policy::{RefusedRequest, RejectedBlocks};
@@ -146,7 +146,7 @@ impl Plan for OpaquePlan {
                 .then(|| attempt.backend.dialect.reply_reader(&target, events));
             Box::new(OpaqueTap::new(reader, injector, relay, events))
         });
-        Box::pin(std::future::ready(Ok(reply)))
+        Box::pin(std::future::ready(Ok(reply.into())))
     }
 
     fn error_reply(
@@ -154,7 +154,7 @@ impl Plan for OpaquePlan {
         gateway: &Gateway,
         attempt: &Attempt<'_>,
         error: Response<Bytes>,
-    ) -> Reply {
+    ) -> TurnReply {
         gateway.forward_error(attempt, &self.decision, error)
     }
 }

@@ -17,9 +17,9 @@ use crate::plan::{Decision, Plan, ReplyFuture};
 use crate::relay::block_tap::{BlockTap, SentPlan};
 use crate::thinking::memory::Question;
 use crate::turn::Attempt;
-use crate::turn::error_reply::Reply;
 use crate::turn::log::BlockRecord;
 use crate::turn::request::ParsedRequest;
+use crate::turn::turn_reply::TurnReply;
 use crate::unix_ms;
 use crate::upstream::UpstreamBody;
 use crate::upstream::refusal_policy::{RefusedRequest, RejectedBlocks, RetryPlan};
@@ -205,7 +205,7 @@ impl Plan for OutlinedPlan {
         let reply = gateway.forward(attempt, response, permit, alias, &losses, |events| {
             Box::new(BlockTap::new(ledger, sent, events))
         });
-        Box::pin(std::future::ready(Ok(reply)))
+        Box::pin(std::future::ready(Ok(reply.into())))
     }
 
     fn error_reply(
@@ -213,7 +213,7 @@ impl Plan for OutlinedPlan {
         gateway: &Gateway,
         attempt: &Attempt<'_>,
         error: Response<Bytes>,
-    ) -> Reply {
+    ) -> TurnReply {
         gateway.forward_error(attempt, &self.decision, error)
     }
 }

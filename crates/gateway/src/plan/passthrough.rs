@@ -9,12 +9,13 @@ use tokio::sync::OwnedSemaphorePermit;
 use crate::gateway::Gateway;
 use crate::headers;
 use crate::plan::Decision;
-use crate::reply::ReplyBody;
 use crate::reply::model_name::ModelAlias;
 use crate::reply::passthrough::{PassthroughReply, ReplyEncoding, Shape, Tap};
+use crate::reply::{Live, ReplyBody};
 use crate::turn::Attempt;
 use crate::turn::error_reply::{Reply, finish_headers};
 use crate::turn::request::content_encoding;
+use crate::turn::turn_reply::TurnReply;
 use crate::upstream::UpstreamBody;
 use crate::upstream::send::error_text;
 
@@ -25,7 +26,7 @@ impl Gateway {
         attempt: &Attempt<'_>,
         decision: &Decision,
         error: Response<Bytes>,
-    ) -> Reply {
+    ) -> TurnReply {
         // Record only the kind of error, because the message may quote the request.
         let status = error.status().as_u16();
         let fault = decision.dialect.read_fault(status, &error_text(&error));
@@ -37,7 +38,7 @@ impl Gateway {
         finish_headers(reply.headers_mut(), &id, &attempt.backend.name, &decision.losses);
         let what = format!("the backend refused the request: {status} {}", fault.kind.as_str());
         self.record_failure(attempt.turn, attempt.request.incoming.began, status, &what);
-        reply
+        TurnReply::failed(reply, fault)
     }
 
     /// Forwards a reply as it arrives. `tap` gets whether the reply is a stream of events, and
@@ -81,14 +82,14 @@ impl Gateway {
         finish_headers(&mut reply_headers, &id, backend, losses);
 
         let transform = PassthroughReply::new(Some(tap(events)), shape, encoding, alias);
-        let body = ReplyBody::live(
+        let live = Live::new(
             upstream,
             Box::new(transform),
-            &attempt.clocks(),
+            &attempt.clocks(true),
             backend.clone(),
             permit,
         );
-        let mut reply = Response::new(body);
+        let mut reply = Response::new(ReplyBody::Live(Box::new(live)));
         *reply.status_mut() = head.status;
         *reply.headers_mut() = reply_headers;
         reply

@@ -4,13 +4,11 @@
 //! and stores the turn. The client's dialect writes it. A whole reply is the same events, folded.
 
 use bytes::Bytes;
-use http::{HeaderValue, Response, StatusCode, header};
+use http::{Response, StatusCode, header};
 use serde_json::{Value, json};
-use throughline_canonical::{BlockKey, EndReason, Fate, Fault, Fold, Loss};
+use throughline_canonical::{BlockKey, EndReason, Fate, Fault, Loss};
 use throughline_codec::dialects::profile::BlockRules;
-use throughline_codec::dialects::{
-    Operation, Refusal, ReplyIdentity, ReplyReader, UpstreamDialect,
-};
+use throughline_codec::dialects::{Operation, Refusal, ReplyIdentity, UpstreamDialect};
 use throughline_codec::framing::encoding::{Decoder, Encoding};
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -23,11 +21,12 @@ use crate::plan::{Decision, Plan, ReplyFuture};
 use crate::relay::provider_report::Past;
 use crate::relay::{Relay, SentRequest, SignatureForm};
 use crate::reply::ReplyBody;
-use crate::reply::translated::TranslatedReply;
+use crate::reply::translated::EventSource;
 use crate::turn::Attempt;
 use crate::turn::error_reply::{Reply, error_response, finish_headers, generated_reply};
 use crate::turn::log::BlockRecord;
 use crate::turn::request::content_encoding;
+use crate::turn::turn_reply::{EventReply, ReplyHead, TurnReply, UnreadReply};
 use crate::unix_ms;
 use crate::upstream::UpstreamBody;
 use crate::upstream::refusal_policy::{RefusedRequest, RejectedBlocks};
@@ -121,12 +120,10 @@ impl Plan for TranslatedPlan {
     ) -> ReplyFuture<'a> {
         Box::pin(async move {
             if attempt.request.operation == Operation::CountTokens {
-                return gateway.counted(attempt, &self, response).await;
+                return gateway.counted(attempt, &self, response).await.map(Into::into);
             }
-            if attempt.request.stream {
-                return Ok(gateway.stream_reply(attempt, *self, response, permit));
-            }
-            gateway.whole_reply(attempt, *self, response).await
+            let events = gateway.event_reply(attempt, *self, response, permit);
+            Ok(TurnReply::Events(Box::new(events)))
         })
     }
 
@@ -135,7 +132,7 @@ impl Plan for TranslatedPlan {
         gateway: &Gateway,
         attempt: &Attempt<'_>,
         error: Response<Bytes>,
-    ) -> Reply {
+    ) -> TurnReply {
         gateway.provider_error(attempt, self, &error)
     }
 }
@@ -178,7 +175,7 @@ impl Gateway {
         attempt: &Attempt<'_>,
         plan: &TranslatedPlan,
         error: &Response<Bytes>,
-    ) -> Reply {
+    ) -> TurnReply {
         let status = error.status().as_u16();
         let fault = read_provider_fault(plan.decision.dialect, error);
         let id = attempt.turn.lock().id.clone();
@@ -195,95 +192,49 @@ impl Gateway {
         let what = format!("the backend refused the request: {status} {}", fault.kind.as_str());
         let began = attempt.request.incoming.began;
         self.record_failure(attempt.turn, began, reply.status().as_u16(), &what);
-        reply
+        TurnReply::failed(reply, fault)
     }
 
-    /// A streamed reply.
-    fn stream_reply(
+    /// The reply of the model, as events.
+    fn event_reply(
         &self,
         attempt: &Attempt<'_>,
         plan: TranslatedPlan,
         response: Response<UpstreamBody>,
         permit: Option<OwnedSemaphorePermit>,
-    ) -> Reply {
+    ) -> EventReply {
         let (head, upstream) = response.into_parts();
+        let streamed = attempt.request.stream;
+        let dialect = attempt.request.incoming.dialect;
         let id = self.record_first_byte(attempt, head.status);
-        let writer = attempt
-            .request
-            .incoming
-            .dialect
-            .reply_writer(&plan.client_request, &identity(attempt.reply_id(&id)));
         let decoder = match content_encoding(&head.headers) {
             Some(Encoding::Identity) | None => None,
             Some(packed) => Decoder::new(packed, MAX_REPLY_BYTES).ok(),
         };
-        let kind = attempt.request.incoming.dialect.stream_type(&plan.client_request);
-        let losses = plan.decision.losses.clone();
-        let reader = plan.reader(self, attempt, true);
-        let relay = self.relay(attempt, plan);
-        let transform = TranslatedReply::new(decoder, reader, relay, writer);
-        let body = ReplyBody::live(
-            upstream,
-            Box::new(transform),
-            &attempt.clocks(),
-            attempt.backend.name.clone(),
-            permit,
-        );
-        let mut reply =
-            generated_reply(Response::new(body), kind, &id, &attempt.backend.name, &losses);
-        for (name, value) in attempt.request.incoming.dialect.stream_headers() {
-            let value = HeaderValue::from_static(value);
-            reply.headers_mut().insert(*name, value);
+        let identity = identity(attempt.reply_id(&id));
+        EventReply {
+            writer: dialect.reply_writer(&plan.client_request, &identity),
+            streamed,
+            unread: UnreadReply {
+                head: ReplyHead {
+                    dialect,
+                    stream_type: dialect.stream_type(&plan.client_request),
+                    backend: attempt.backend.name.clone(),
+                    losses: plan.decision.losses.clone(),
+                    id,
+                    turn: attempt.turn.clone(),
+                },
+                upstream,
+                clocks: attempt.clocks(streamed),
+                permit,
+                source: EventSource {
+                    decoder,
+                    reader: plan.reader(self, attempt, streamed),
+                    summarizes: plan.summarizes,
+                    relay: self.relay(attempt, plan),
+                },
+            },
         }
-        reply
-    }
-
-    /// A whole reply.
-    async fn whole_reply(
-        &self,
-        attempt: &Attempt<'_>,
-        plan: TranslatedPlan,
-        response: Response<UpstreamBody>,
-    ) -> Result<Reply, Fault> {
-        let status = response.status();
-        let patience = attempt.clocks().ends.saturating_duration_since(tokio::time::Instant::now());
-        let body = read_plain(attempt.backend, response, MAX_REPLY_BYTES, patience)
-            .await
-            .map_err(|error| error.fault())?;
-        let id = self.record_first_byte(attempt, status);
-        let dialect = attempt.request.incoming.dialect;
-        let writer = dialect.reply_writer(&plan.client_request, &identity(attempt.reply_id(&id)));
-        let mut reader = plan.reader(self, attempt, false);
-        let summarizes = plan.summarizes;
-        let mut relay = self.relay(attempt, plan);
-        relay.ledger.record_bytes(&body);
-        let mut fold = Fold::default();
-        let mut read = |relay: &mut Relay, reader: &mut dyn ReplyReader, bytes: &[u8]| {
-            let mut pass = |event: throughline_canonical::Event<'_>| {
-                relay.pass(event, &mut |event| fold.push(event));
-            };
-            if bytes.is_empty() {
-                reader.finish(&mut pass);
-            } else {
-                reader.push(bytes, &mut pass);
-            }
-        };
-        read(&mut relay, reader.as_mut(), &body);
-        read(&mut relay, reader.as_mut(), b"");
-        let mut reply = fold.finish();
-        reply.summary = reader.summarizes().unwrap_or(summarizes);
-        relay.finish_reading(reader.as_ref());
-        let losses = relay.losses().to_vec();
-        relay.close(false, None);
-        if let Some(fault) = &reply.fault {
-            let mut response = error_response(dialect, fault, &id, &attempt.backend.name);
-            finish_headers(response.headers_mut(), &id, &attempt.backend.name, &losses);
-            attempt.turn.lock().status = response.status().as_u16();
-            return Ok(response);
-        }
-        let whole = Response::new(ReplyBody::whole(writer.whole(&reply)));
-        let kind = "application/json";
-        Ok(generated_reply(whole, kind, &id, &attempt.backend.name, &losses))
     }
 
     fn relay(&self, attempt: &Attempt<'_>, plan: TranslatedPlan) -> Relay {

@@ -13,7 +13,7 @@ use crate::plan::translated_reply::identity;
 use crate::relay::call_ids::CallIds;
 use crate::relay::{Relay, SentRequest, SignatureForm};
 use crate::reply::ReplyTransform;
-use crate::reply::translated::TranslatedReply;
+use crate::reply::translated::{Encoder, EventSource, TranslatedReply};
 use crate::thinking::Lineage;
 use crate::thinking::vault::Scope;
 use crate::turn::ledger::{Ledger, ReplyProgress};
@@ -21,7 +21,7 @@ use crate::turn::log::SharedTurn;
 
 /// A streamed reply that is translated from one dialect to another.
 #[derive(Debug)]
-pub struct Crossing(TranslatedReply);
+pub struct Crossing(TranslatedReply<Encoder>);
 
 impl Crossing {
     /// Starts the reply to a request, as a turn would.
@@ -74,12 +74,13 @@ impl Crossing {
         };
         let target = Target { model: "m", variant: "" };
         let vault = gateway.vault.clone();
-        Self(TranslatedReply::new(
-            None,
-            upstream.reply_reader(&target, true),
-            Relay::new(ledger, signature_form, vault, ids, sent, true),
-            client.reply_writer(request, &identity),
-        ))
+        let source = EventSource {
+            decoder: None,
+            reader: upstream.reply_reader(&target, true),
+            relay: Relay::new(ledger, signature_form, vault, ids, sent, true),
+            summarizes: false,
+        };
+        Self(TranslatedReply::new(source, Encoder::new(client.reply_writer(request, &identity))))
     }
 
     /// Takes bytes of the provider and returns bytes for the client.

@@ -145,9 +145,6 @@ impl Relay {
 
     /// Records what only the reader knows about the reply. Call this before [`Relay::close`].
     pub(crate) fn finish_reading(&mut self, reader: &dyn ReplyReader) {
-        if self.closed {
-            return;
-        }
         for loss in reader.losses() {
             if !self.sent.losses.contains(loss) {
                 self.sent.losses.push(loss.clone());
@@ -519,6 +516,11 @@ impl Relay {
     /// Whether the reply has ended.
     pub(crate) fn has_ended(&self) -> bool {
         self.ended
+    }
+
+    /// Whether the end of the reply is recorded.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed
     }
 
     /// Records the end of the reply.

@@ -1,6 +1,8 @@
-//! The body of a reply on its way to the client: applies the lane's transform to the provider's
-//! bytes as they arrive, and enforces the timeouts.
+//! A reply on its way to the client: applies the lane's transform to the provider's bytes as they
+//! arrive, and enforces the timeouts. The transform gives bytes ([`ReplyBody`]) or canonical events
+//! ([`events::TurnEvents`]).
 
+pub mod events;
 pub(crate) mod model_name;
 pub(crate) mod passthrough;
 pub(crate) mod translated;
@@ -20,17 +22,17 @@ use tokio::time::{Instant, Sleep};
 
 use crate::upstream::{BoxError, UpstreamBody};
 
-/// What a lane does to the bytes of a reply.
-pub(crate) trait ReplyTransform: fmt::Debug + Send {
-    /// Takes bytes of the provider and returns bytes for the client. `last` is true if none follow.
-    fn take(&mut self, bytes: Bytes, last: bool) -> Result<Bytes, EncodingError>;
-    /// Ends the reply after the provider's last byte. Returns the client's last bytes, or `None` if
+/// What a lane makes of the bytes of a reply: other bytes, or events.
+pub(crate) trait ReplyTransform<O>: fmt::Debug + Send {
+    /// Takes bytes of the provider and returns output for the client. `last` is true if none follow.
+    fn take(&mut self, bytes: Bytes, last: bool) -> Result<O, EncodingError>;
+    /// Ends the reply after the provider's last byte. Returns the client's last output, or `None` if
     /// the reply is not complete.
-    fn end(&mut self) -> Option<Bytes>;
+    fn end(&mut self) -> Option<O>;
     /// A keep-alive after `silent` without output. Empty if none can be sent now.
-    fn keep_alive(&mut self, silent: Duration) -> Bytes;
+    fn keep_alive(&mut self, silent: Duration) -> O;
     /// Ends the reply with a fault. `None` if it can only be broken off.
-    fn fail(&mut self, fault: &Fault) -> Option<Bytes>;
+    fn fail(&mut self, fault: &Fault) -> Option<O>;
     /// The client has disconnected.
     fn client_gone(&mut self);
     /// Whether keep-alives may be sent.
@@ -39,51 +41,35 @@ pub(crate) trait ReplyTransform: fmt::Debug + Send {
     fn keeps_length(&self) -> bool;
 }
 
+/// The output of a transform. Output that is ready at the same time leaves as one piece.
+pub(crate) trait Output: Default {
+    /// Collects output that is ready at the same time.
+    type Gathered: Gather<Self>;
+    fn is_empty(&self) -> bool;
+}
+
+/// Collects output.
+pub(crate) trait Gather<O>: Default {
+    fn push(&mut self, output: O);
+    fn is_empty(&self) -> bool;
+    /// Whether the output should leave before more is collected.
+    fn is_full(&self) -> bool;
+    fn finish(self) -> O;
+}
+
 /// A reply's body.
 #[derive(Debug)]
 pub enum ReplyBody {
     /// A body whose bytes are all known.
     Whole(Option<Bytes>),
     /// A provider's bytes, as they arrive.
-    Live(Box<Live>),
+    Live(Box<Live<Bytes>>),
 }
 
 impl ReplyBody {
     /// A body whose bytes are all known.
     pub fn whole(bytes: impl Into<Bytes>) -> Self {
         Self::Whole(Some(bytes.into()))
-    }
-
-    /// A provider's bytes, as they arrive.
-    pub(crate) fn live(
-        upstream: UpstreamBody,
-        transform: Box<dyn ReplyTransform>,
-        clocks: &Clocks,
-        backend: String,
-        permit: Option<OwnedSemaphorePermit>,
-    ) -> Self {
-        let now = Instant::now();
-        let mut watch = Watch {
-            timer: Box::pin(tokio::time::sleep_until(now)),
-            last_byte: now,
-            last_out: now,
-            last_data: now,
-            ends: clocks.ends,
-            idle: clocks.idle,
-            keep_alive: transform.can_inject().then_some(clocks.keep_alive),
-        };
-        let first = watch.next();
-        watch.timer.as_mut().reset(first);
-        Self::Live(Box::new(Live {
-            upstream,
-            transform,
-            watch,
-            backend,
-            done: false,
-            stop: None,
-            breaking: None,
-            _permit: permit,
-        }))
     }
 }
 
@@ -112,15 +98,29 @@ enum Stop {
     Unreadable(EncodingError),
 }
 
+impl Output for Bytes {
+    type Gathered = GatheredBytes;
+
+    fn is_empty(&self) -> bool {
+        Bytes::is_empty(self)
+    }
+}
+
 /// Bytes for the client that have arrived together.
 #[derive(Default)]
-struct Gathered {
+pub(crate) struct GatheredBytes {
     first: Bytes,
     /// All of them, if there are more than the first.
     all: Vec<u8>,
 }
 
-impl Gathered {
+impl GatheredBytes {
+    fn len(&self) -> usize {
+        self.first.len().max(self.all.len())
+    }
+}
+
+impl Gather<Bytes> for GatheredBytes {
     fn push(&mut self, bytes: Bytes) {
         if self.is_empty() {
             self.first = bytes;
@@ -133,24 +133,24 @@ impl Gathered {
         self.all.extend_from_slice(&bytes);
     }
 
-    fn len(&self) -> usize {
-        self.first.len().max(self.all.len())
-    }
-
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    fn into_bytes(self) -> Bytes {
+    fn is_full(&self) -> bool {
+        self.len() >= MAX_GATHERED
+    }
+
+    fn finish(self) -> Bytes {
         if self.all.is_empty() { self.first } else { self.all.into() }
     }
 }
 
-/// A provider's bytes, as they arrive.
+/// A provider's reply, as it arrives.
 #[derive(Debug)]
-pub struct Live {
+pub struct Live<O> {
     upstream: UpstreamBody,
-    transform: Box<dyn ReplyTransform>,
+    transform: Box<dyn ReplyTransform<O>>,
     watch: Watch,
     backend: String,
     done: bool,
@@ -193,7 +193,7 @@ impl Body for ReplyBody {
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         match self.get_mut() {
             Self::Whole(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
-            Self::Live(live) => live.poll_or_break(context),
+            Self::Live(live) => live.poll_or_break(context).map_ok(Frame::data),
         }
     }
 
@@ -215,13 +215,46 @@ impl Body for ReplyBody {
     }
 }
 
-impl Live {
+/// One step of a live reply.
+type Polled<O> = Poll<Option<Result<O, BoxError>>>;
+
+#[allow(private_bounds, reason = "the outputs are bytes and events, and no other crate adds one")]
+impl<O: Output> Live<O> {
+    /// A reply that begins.
+    pub(crate) fn new(
+        upstream: UpstreamBody,
+        transform: Box<dyn ReplyTransform<O>>,
+        clocks: &Clocks,
+        backend: String,
+        permit: Option<OwnedSemaphorePermit>,
+    ) -> Self {
+        let now = Instant::now();
+        let mut watch = Watch {
+            timer: Box::pin(tokio::time::sleep_until(now)),
+            last_byte: now,
+            last_out: now,
+            last_data: now,
+            ends: clocks.ends,
+            idle: clocks.idle,
+            keep_alive: transform.can_inject().then_some(clocks.keep_alive),
+        };
+        let first = watch.next();
+        watch.timer.as_mut().reset(first);
+        Self {
+            upstream,
+            transform,
+            watch,
+            backend,
+            done: false,
+            stop: None,
+            breaking: None,
+            _permit: permit,
+        }
+    }
+
     /// As [`Live::poll`], but waits for one poll before it returns an error. On an error the server
     /// drops what it has not written yet, and bytes that had arrived should not be lost.
-    fn poll_or_break(
-        &mut self,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+    fn poll_or_break(&mut self, context: &mut Context<'_>) -> Polled<O> {
         if let Some(error) = self.breaking.take() {
             return Poll::Ready(Some(Err(error)));
         }
@@ -235,12 +268,12 @@ impl Live {
         }
     }
 
-    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+    fn poll(&mut self, context: &mut Context<'_>) -> Polled<O> {
         if self.done {
             return Poll::Ready(None);
         }
-        let mut gathered = Gathered::default();
-        while gathered.len() < MAX_GATHERED {
+        let mut gathered = O::Gathered::default();
+        while !gathered.is_full() {
             let step = match self.stop.take() {
                 Some(stop) => Err(stop),
                 None => match Pin::new(&mut self.upstream).poll_frame(context) {
@@ -263,14 +296,14 @@ impl Live {
         }
         self.watch.last_out = self.watch.last_byte;
         self.watch.last_data = self.watch.last_byte;
-        Poll::Ready(Some(Ok(Frame::data(gathered.into_bytes()))))
+        Poll::Ready(Some(Ok(gathered.finish())))
     }
 
-    /// Turns a frame of the provider into bytes for the client.
+    /// Turns a frame of the provider into output for the client.
     fn transform_frame(
         &mut self,
         frame: Option<Result<Frame<Bytes>, hyper::Error>>,
-    ) -> Result<Bytes, Stop> {
+    ) -> Result<O, Stop> {
         let frame = match frame {
             Some(Ok(frame)) => frame,
             Some(Err(error)) => return Err(Stop::Broken(error)),
@@ -278,14 +311,14 @@ impl Live {
         };
         // Drop trailers: no byte could be sent after them, but an error may still have to be.
         let Ok(bytes) = frame.into_data() else {
-            return Ok(Bytes::new());
+            return Ok(O::default());
         };
         self.watch.last_byte = Instant::now();
         let last = self.upstream.is_end_stream();
         self.transform.take(bytes, last).map_err(Stop::Unreadable)
     }
 
-    fn broken(&mut self, error: hyper::Error) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+    fn broken(&mut self, error: hyper::Error) -> Polled<O> {
         let what = format!("the connection to backend `{}` broke", self.backend);
         tracing::warn!(
             backend = self.backend,
@@ -296,7 +329,7 @@ impl Live {
     }
 
     /// Fails because a compressed reply cannot be decompressed.
-    fn unreadable(&mut self, error: EncodingError) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+    fn unreadable(&mut self, error: EncodingError) -> Polled<O> {
         let what = format!(
             "the reply of backend `{}` is not valid for its content encoding",
             self.backend
@@ -306,10 +339,10 @@ impl Live {
     }
 
     /// Handles the end of the provider's bytes.
-    fn end(&mut self) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+    fn end(&mut self) -> Polled<O> {
         if let Some(rest) = self.transform.end() {
             self.done = true;
-            return Poll::Ready((!rest.is_empty()).then(|| Ok(Frame::data(rest))));
+            return Poll::Ready((!rest.is_empty()).then(|| Ok(rest)));
         }
         // Several clients take any clean end for a complete answer.
         let what = format!("backend `{}` ended its reply early", self.backend);
@@ -317,10 +350,7 @@ impl Live {
         self.fail(FaultKind::Unreachable, what, None)
     }
 
-    fn poll_clocks(
-        &mut self,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+    fn poll_clocks(&mut self, context: &mut Context<'_>) -> Polled<O> {
         while self.watch.timer.as_mut().poll(context).is_ready() {
             let now = Instant::now();
             if now >= self.watch.ends {
@@ -346,7 +376,7 @@ impl Live {
                 let silent = now.saturating_duration_since(self.watch.last_data);
                 let keep_alive = self.transform.keep_alive(silent);
                 if !keep_alive.is_empty() {
-                    return Poll::Ready(Some(Ok(Frame::data(keep_alive))));
+                    return Poll::Ready(Some(Ok(keep_alive)));
                 }
             }
         }
@@ -354,22 +384,17 @@ impl Live {
     }
 
     /// Ends the reply with an error that the client can see.
-    fn fail(
-        &mut self,
-        kind: FaultKind,
-        what: String,
-        cause: Option<BoxError>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+    fn fail(&mut self, kind: FaultKind, what: String, cause: Option<BoxError>) -> Polled<O> {
         self.done = true;
         match self.transform.fail(&Fault::new(kind, what.clone())) {
-            Some(bytes) if bytes.is_empty() => Poll::Ready(None),
-            Some(bytes) => Poll::Ready(Some(Ok(Frame::data(bytes)))),
+            Some(last) if last.is_empty() => Poll::Ready(None),
+            Some(last) => Poll::Ready(Some(Ok(last))),
             None => Poll::Ready(Some(Err(cause.unwrap_or_else(|| what.into())))),
         }
     }
 }
 
-impl Drop for Live {
+impl<O> Drop for Live<O> {
     fn drop(&mut self) {
         self.transform.client_gone();
     }

@@ -120,7 +120,7 @@ impl PassthroughReply {
     }
 }
 
-impl ReplyTransform for PassthroughReply {
+impl ReplyTransform<Bytes> for PassthroughReply {
     fn take(&mut self, bytes: Bytes, last: bool) -> Result<Bytes, EncodingError> {
         let decompressed = match &mut self.decompressor {
             None => None,

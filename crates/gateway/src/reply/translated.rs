@@ -1,43 +1,67 @@
-//! The streamed reply of the translate lane.
+//! The reply of the translate lane: the provider's bytes become canonical events, and these become
+//! bytes of the client's dialect or stay events.
 
 use std::fmt;
 use std::time::Duration;
 
 use bytes::Bytes;
-use throughline_canonical::Fault;
+use throughline_canonical::{Event, Fault, Loss};
 use throughline_codec::dialects::{ReplyReader, ReplyWriter};
 use throughline_codec::framing::encoding::{Decoder, EncodingError};
 
 use crate::relay::Relay;
-use crate::reply::ReplyTransform;
+use crate::reply::{Output, ReplyTransform};
 
 /// The capacity of the output buffer between two reads. Single events need no more, and an idle
 /// stream should use little memory.
 const MAX_IDLE_CAPACITY: usize = 4 << 10;
 
-/// A streamed reply that is translated from one dialect to another.
-pub(crate) struct TranslatedReply {
-    decoder: Option<Decoder>,
-    reader: Box<dyn ReplyReader>,
-    relay: Relay,
+/// Takes the events of a reply.
+pub(crate) trait EventSink: Send {
+    /// What the events become.
+    type Out: Output;
+    /// Takes the next event.
+    fn push(&mut self, event: &Event<'_>);
+    /// Makes room for events from this many bytes.
+    fn reserve(&mut self, _bytes: usize) {}
+    /// Reports a silence of this length.
+    fn keep_alive(&mut self, silent: Duration);
+    /// Reports the end of the reply, after the turn was recorded.
+    fn close(&mut self, _losses: &[Loss], _summary: bool) {}
+    /// Hands over the output so far.
+    fn take(&mut self) -> Self::Out;
+}
+
+/// Writes events in the client's dialect.
+pub(crate) struct Encoder {
     writer: Box<dyn ReplyWriter>,
     /// Written bytes that were not sent yet.
     out: Vec<u8>,
 }
 
-impl TranslatedReply {
-    /// Starts a translated reply.
-    pub(crate) fn new(
-        decoder: Option<Decoder>,
-        reader: Box<dyn ReplyReader>,
-        relay: Relay,
-        writer: Box<dyn ReplyWriter>,
-    ) -> Self {
-        Self { decoder, reader, relay, writer, out: Vec::new() }
+impl Encoder {
+    pub(crate) fn new(writer: Box<dyn ReplyWriter>) -> Self {
+        Self { writer, out: Vec::new() }
+    }
+}
+
+impl EventSink for Encoder {
+    type Out = Bytes;
+
+    fn push(&mut self, event: &Event<'_>) {
+        self.writer.push(event, &mut self.out);
     }
 
-    /// Takes the written bytes. Copies a small buffer and keeps it; hands over a large one.
-    fn written(&mut self) -> Bytes {
+    fn reserve(&mut self, bytes: usize) {
+        self.out.reserve(bytes * 2);
+    }
+
+    fn keep_alive(&mut self, silent: Duration) {
+        self.writer.wait(silent, &mut self.out);
+    }
+
+    /// Copies a small buffer and keeps it; hands over a large one.
+    fn take(&mut self) -> Bytes {
         if self.out.capacity() > MAX_IDLE_CAPACITY {
             return std::mem::take(&mut self.out).into();
         }
@@ -47,60 +71,89 @@ impl TranslatedReply {
     }
 }
 
-impl fmt::Debug for TranslatedReply {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "TranslatedReply({:?})", self.relay)
+/// Reads the provider's bytes and relays their events.
+pub(crate) struct EventSource {
+    pub(crate) decoder: Option<Decoder>,
+    pub(crate) reader: Box<dyn ReplyReader>,
+    pub(crate) relay: Relay,
+    /// Whether the model's thinking is a summary, if the reply does not say.
+    pub(crate) summarizes: bool,
+}
+
+/// A reply that is translated from one dialect to another.
+pub(crate) struct TranslatedReply<S> {
+    source: EventSource,
+    sink: S,
+}
+
+impl<S: EventSink> TranslatedReply<S> {
+    /// Starts a translated reply.
+    pub(crate) fn new(source: EventSource, sink: S) -> Self {
+        Self { source, sink }
+    }
+
+    /// Records the end of the turn.
+    fn close(&mut self, error: Option<String>) {
+        let EventSource { reader, relay, summarizes, .. } = &mut self.source;
+        if relay.is_closed() {
+            return;
+        }
+        relay.finish_reading(reader.as_ref());
+        relay.close(false, error);
+        self.sink.close(relay.losses(), reader.summarizes().unwrap_or(*summarizes));
     }
 }
 
-impl ReplyTransform for TranslatedReply {
-    fn take(&mut self, bytes: Bytes, last: bool) -> Result<Bytes, EncodingError> {
-        let plain = match &mut self.decoder {
+impl<S> fmt::Debug for TranslatedReply<S> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "TranslatedReply({:?})", self.source.relay)
+    }
+}
+
+impl<S: EventSink> ReplyTransform<S::Out> for TranslatedReply<S> {
+    fn take(&mut self, bytes: Bytes, last: bool) -> Result<S::Out, EncodingError> {
+        let EventSource { decoder, reader, relay, .. } = &mut self.source;
+        let plain = match decoder {
             Some(decoder) => Bytes::from(decoder.push(&bytes)?),
             None => bytes,
         };
-        self.relay.ledger.record_bytes(&plain);
-        self.out.reserve(plain.len() * 2);
-        let (relay, writer, out) = (&mut self.relay, &mut self.writer, &mut self.out);
-        self.reader.push(&plain, &mut |event| {
-            relay.pass(event, &mut |event| writer.push(event, out));
-        });
+        relay.ledger.record_bytes(&plain);
+        let sink = &mut self.sink;
+        sink.reserve(plain.len());
+        reader.push(&plain, &mut |event| relay.pass(event, &mut |event| sink.push(event)));
         // The client may send its next request right after the last byte. The turn must be known by
         // then.
-        if last && self.relay.has_ended() {
-            self.relay.finish_reading(self.reader.as_ref());
-            self.relay.close(false, None);
+        if last && relay.has_ended() {
+            self.close(None);
         }
-        Ok(self.written())
+        Ok(self.sink.take())
     }
 
-    fn end(&mut self) -> Option<Bytes> {
-        let (relay, writer, out) = (&mut self.relay, &mut self.writer, &mut self.out);
-        self.reader.finish(&mut |event| {
-            relay.pass(event, &mut |event| writer.push(event, out));
-        });
-        self.relay.finish_reading(self.reader.as_ref());
-        self.relay.close(false, None);
-        Some(self.written())
+    fn end(&mut self) -> Option<S::Out> {
+        let (EventSource { reader, relay, .. }, sink) = (&mut self.source, &mut self.sink);
+        reader.finish(&mut |event| relay.pass(event, &mut |event| sink.push(event)));
+        self.close(None);
+        Some(self.sink.take())
     }
 
-    fn keep_alive(&mut self, silent: Duration) -> Bytes {
-        self.writer.wait(silent, &mut self.out);
-        if !self.out.is_empty() {
-            self.relay.ledger.counters.keep_alives.add(1);
+    fn keep_alive(&mut self, silent: Duration) -> S::Out {
+        self.sink.keep_alive(silent);
+        let out = self.sink.take();
+        if !out.is_empty() {
+            self.source.relay.ledger.counters.keep_alives.add(1);
         }
-        self.written()
+        out
     }
 
-    fn fail(&mut self, fault: &Fault) -> Option<Bytes> {
-        let (relay, writer, out) = (&mut self.relay, &mut self.writer, &mut self.out);
-        relay.fail(fault, &mut |event| writer.push(event, out));
-        self.relay.close(false, Some(fault.message.clone()));
-        Some(self.written())
+    fn fail(&mut self, fault: &Fault) -> Option<S::Out> {
+        let sink = &mut self.sink;
+        self.source.relay.fail(fault, &mut |event| sink.push(event));
+        self.close(Some(fault.message.clone()));
+        Some(self.sink.take())
     }
 
     fn client_gone(&mut self) {
-        self.relay.close(true, None);
+        self.source.relay.close(true, None);
     }
 
     fn can_inject(&self) -> bool {

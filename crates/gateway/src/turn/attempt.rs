@@ -143,12 +143,13 @@ impl Attempt<'_> {
         }
     }
 
-    /// The timeouts of the reply.
-    pub(crate) fn clocks(&self) -> Clocks {
+    /// The timeouts of the reply. A whole reply may be silent until its end.
+    pub(crate) fn clocks(&self, streamed: bool) -> Clocks {
         let timeouts = &self.backend.timeouts;
+        let silence = |limit| if streamed { limit } else { timeouts.total };
         Clocks {
-            keep_alive: self.settings.keep_alive,
-            idle: timeouts.idle,
+            keep_alive: silence(self.settings.keep_alive),
+            idle: silence(timeouts.idle),
             ends: (self.request.incoming.began + timeouts.total).into(),
         }
     }

@@ -48,13 +48,13 @@ pub fn error_response(
 }
 
 /// Adds the headers of a reply whose whole body is written by the gateway.
-pub(crate) fn generated_reply(
-    mut reply: Reply,
+pub(crate) fn generated_reply<B>(
+    mut reply: Response<B>,
     kind: &'static str,
     id: &str,
     backend: &str,
     losses: &[Loss],
-) -> Reply {
+) -> Response<B> {
     let headers = reply.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));

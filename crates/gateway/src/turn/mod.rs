@@ -10,6 +10,7 @@ pub mod log;
 mod other;
 mod record;
 pub mod request;
+pub mod turn_reply;
 
 use std::sync::Arc;
 
@@ -23,21 +24,43 @@ use self::error_reply::{Reply, error_response};
 use self::log::SharedTurn;
 use self::record::Unanswered;
 use self::request::{IncomingRequest, read_request};
+use self::turn_reply::{FinishedReply, TurnReply};
 use crate::backend::{Auth, Backend};
 use crate::gateway::{Gateway, may_receive_key};
 use crate::plan::report;
+use crate::reply::events::TurnEvents;
 use crate::settings::Settings;
 use crate::upstream::refusal_policy::RetryPlan;
 use crate::upstream::send::{UpstreamAnswer, is_retryable};
 
 impl Gateway {
-    /// One turn: from the client's bytes to the reply.
+    /// One turn: from the client's bytes to a reply in the client's dialect.
     pub async fn turn(
         &self,
         incoming: IncomingRequest,
         body: Bytes,
         permit: OwnedSemaphorePermit,
     ) -> Reply {
+        self.run(incoming, body, permit).await.encode().await
+    }
+
+    /// One turn whose reply the caller gets as canonical events, or a finished reply if there is no
+    /// model's answer.
+    pub async fn turn_events(
+        &self,
+        incoming: IncomingRequest,
+        body: Bytes,
+        permit: OwnedSemaphorePermit,
+    ) -> Result<TurnEvents, Box<FinishedReply>> {
+        self.run(incoming, body, permit).await.into_events()
+    }
+
+    async fn run(
+        &self,
+        incoming: IncomingRequest,
+        body: Bytes,
+        permit: OwnedSemaphorePermit,
+    ) -> TurnReply {
         let settings = self.settings();
         let (began, dialect) = (incoming.began, incoming.dialect);
         let turn = self.begin(&incoming);
@@ -51,7 +74,7 @@ impl Gateway {
                 };
                 let reply = error_response(dialect, &fault, &id, &backend);
                 self.record_failure(&turn, began, reply.status().as_u16(), &fault.message);
-                reply
+                TurnReply::failed(reply, fault)
             }
         }
     }
@@ -64,7 +87,7 @@ impl Gateway {
         body: Bytes,
         turn: &SharedTurn,
         permit: OwnedSemaphorePermit,
-    ) -> Result<Reply, Fault> {
+    ) -> Result<TurnReply, Fault> {
         let request = read_request(settings, incoming, body)?;
         let (pin, model) = (request.pin.as_deref(), request.model.as_deref());
         let chosen = settings.routes.choose(settings, pin, model, &self.active())?;
@@ -91,12 +114,12 @@ impl Gateway {
         &self,
         attempt: &Attempt<'_>,
         permit: &mut Option<OwnedSemaphorePermit>,
-    ) -> Result<Option<Reply>, Fault> {
+    ) -> Result<Option<TurnReply>, Fault> {
         attempt.check_model()?;
         let lane = self.lane(attempt).await;
         let plan = self.plan(attempt, lane, RetryPlan::First).await?;
         if let Some(reply) = plan.reply_without_backend(self, attempt) {
-            return Ok(Some(reply));
+            return Ok(Some(reply.into()));
         }
         let (answer, plan) = self.send_and_recover(attempt, lane, plan).await?;
         match answer {

@@ -9,7 +9,7 @@ use crate::gateway::Gateway;
 use crate::headers;
 use crate::plan::translated_reply::read_provider_fault;
 use crate::reply::passthrough::PassthroughReply;
-use crate::reply::{Clocks, ReplyBody};
+use crate::reply::{Clocks, Live, ReplyBody};
 use crate::turn::error_reply::{Reply, error_response, finish_headers};
 use crate::turn::request::IncomingRequest;
 use crate::unix_ms;
@@ -76,8 +76,8 @@ impl Gateway {
                 };
                 let transform = Box::new(PassthroughReply::unread());
                 let name = backend.name.clone();
-                let mut reply =
-                    Response::new(ReplyBody::live(upstream, transform, &clocks, name, None));
+                let live = Live::new(upstream, transform, &clocks, name, None);
+                let mut reply = Response::new(ReplyBody::Live(Box::new(live)));
                 *reply.status_mut() = head.status;
                 *reply.headers_mut() = reply_headers;
                 reply

@@ -1,0 +1,150 @@
+//! The reply of a turn before it is encoded, and the ways to encode it.
+
+use http::{HeaderValue, Response};
+use throughline_canonical::{Fault, Loss};
+use throughline_codec::dialects::{ClientDialect, ReplyWriter};
+use tokio::sync::OwnedSemaphorePermit;
+
+use crate::reply::events::{EventList, TurnEvents};
+use crate::reply::translated::{Encoder, EventSink, EventSource, TranslatedReply};
+use crate::reply::{Clocks, Live, ReplyBody};
+use crate::turn::error_reply::{Reply, error_response, finish_headers, generated_reply};
+use crate::turn::log::SharedTurn;
+use crate::upstream::UpstreamBody;
+
+/// The reply of a turn before it is encoded.
+pub(crate) enum TurnReply {
+    /// A reply that has its bytes already.
+    Finished(Box<FinishedReply>),
+    /// The model's answer as canonical events.
+    Events(Box<EventReply>),
+}
+
+/// A reply in the client's dialect that has its bytes already: an answer that was passed through, a
+/// token count, or an error.
+#[derive(Debug)]
+pub struct FinishedReply {
+    /// The reply.
+    pub reply: Reply,
+    /// The fault, if the turn failed before its reply began.
+    pub fault: Option<Fault>,
+}
+
+impl From<Reply> for TurnReply {
+    fn from(reply: Reply) -> Self {
+        Self::Finished(Box::new(FinishedReply { reply, fault: None }))
+    }
+}
+
+impl TurnReply {
+    /// A turn that failed before its reply began.
+    pub(crate) fn failed(reply: Reply, fault: Fault) -> Self {
+        Self::Finished(Box::new(FinishedReply { reply, fault: Some(fault) }))
+    }
+
+    /// The reply in the client's dialect.
+    pub(crate) async fn encode(self) -> Reply {
+        match self {
+            Self::Finished(finished) => finished.reply,
+            Self::Events(events) if events.streamed => events.into_stream(),
+            Self::Events(events) => events.into_whole().await,
+        }
+    }
+
+    /// The reply as events.
+    pub(crate) fn into_events(self) -> Result<TurnEvents, Box<FinishedReply>> {
+        match self {
+            Self::Finished(finished) => Err(finished),
+            Self::Events(events) => Ok(events.unread.into_events()),
+        }
+    }
+}
+
+/// The facts that the head of a reply is written from.
+#[derive(Debug)]
+pub struct ReplyHead {
+    pub(crate) dialect: &'static dyn ClientDialect,
+    /// The `content-type` of a streamed reply.
+    pub(crate) stream_type: &'static str,
+    pub(crate) backend: String,
+    /// The losses so far: those of the request, and at the end also those of the reply.
+    pub(crate) losses: Vec<Loss>,
+    /// The id of the turn.
+    pub(crate) id: String,
+    pub(crate) turn: SharedTurn,
+}
+
+impl ReplyHead {
+    /// A streamed reply in the client's dialect.
+    pub fn stream<B>(&self, body: B) -> Response<B> {
+        let Self { stream_type, id, backend, losses, .. } = self;
+        let mut reply = generated_reply(Response::new(body), stream_type, id, backend, losses);
+        for (name, value) in self.dialect.stream_headers() {
+            reply.headers_mut().insert(*name, HeaderValue::from_static(value));
+        }
+        reply
+    }
+
+    /// A whole reply in the client's dialect.
+    pub fn whole<B>(&self, body: B) -> Response<B> {
+        let Self { id, backend, losses, .. } = self;
+        generated_reply(Response::new(body), "application/json", id, backend, losses)
+    }
+
+    /// An error in the client's dialect, instead of a whole reply.
+    pub fn error(&self, fault: &Fault) -> Reply {
+        let Self { id, backend, losses, .. } = self;
+        let mut reply = error_response(self.dialect, fault, id, backend);
+        finish_headers(reply.headers_mut(), id, backend, losses);
+        self.turn.lock().status = reply.status().as_u16();
+        reply
+    }
+}
+
+/// A translated reply before it is encoded.
+pub(crate) struct EventReply {
+    pub(crate) writer: Box<dyn ReplyWriter>,
+    /// Whether the client asked for a stream.
+    pub(crate) streamed: bool,
+    pub(crate) unread: UnreadReply,
+}
+
+/// A provider's reply of which only the head was read.
+pub(crate) struct UnreadReply {
+    pub(crate) head: ReplyHead,
+    pub(crate) upstream: UpstreamBody,
+    pub(crate) source: EventSource,
+    pub(crate) clocks: Clocks,
+    pub(crate) permit: Option<OwnedSemaphorePermit>,
+}
+
+impl UnreadReply {
+    fn into_live<S: EventSink + 'static>(self, sink: S) -> (ReplyHead, Live<S::Out>) {
+        let Self { head, upstream, source, clocks, permit } = self;
+        let transform = Box::new(TranslatedReply::new(source, sink));
+        let live = Live::new(upstream, transform, &clocks, head.backend.clone(), permit);
+        (head, live)
+    }
+
+    fn into_events(self) -> TurnEvents {
+        let (head, live) = self.into_live(EventList::default());
+        TurnEvents { head, live }
+    }
+}
+
+impl EventReply {
+    /// A stream in the client's dialect.
+    fn into_stream(self) -> Reply {
+        let (head, live) = self.unread.into_live(Encoder::new(self.writer));
+        head.stream(ReplyBody::Live(Box::new(live)))
+    }
+
+    /// A whole reply in the client's dialect: the events, folded.
+    async fn into_whole(self) -> Reply {
+        let (head, reply) = self.unread.into_events().fold().await;
+        match reply {
+            Ok(reply) => head.whole(ReplyBody::whole(self.writer.whole(&reply))),
+            Err(fault) => head.error(&fault),
+        }
+    }
+}
