@@ -5,13 +5,18 @@
 //! Lanes, memory and envelopes therefore work as for a client that sends its history. A backend of
 //! the dialect may continue what was started with it; then a copy is stored here.
 //!
-//! Start at [`Responses::create`]. `stored` loads and stores turns, `run` has the background runs,
-//! `by_id` and `conversation` answer requests about both, `socket` does the same over a WebSocket.
+//! Start at [`Responses::create`]. `history` finds the earlier turns, and `stored` loads and stores
+//! them. `recording` writes the events of a reply for streams, for background runs (`run`) and for
+//! WebSockets (`socket`). `copy` reads the response of a backend that has the state itself. `by_id`
+//! and `conversation` answer requests about stored responses.
 
 mod body;
 mod by_id;
 mod conversation;
+mod copy;
 mod create;
+mod history;
+mod recording;
 mod run;
 mod socket;
 mod stored;

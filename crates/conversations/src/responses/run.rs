@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::Stream;
-use http_body_util::{BodyExt, Collected};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use throughline_canonical::{Fault, FaultKind};
-use throughline_codec::dialects::openai_responses::state::{Broken, Progress, Step, step};
+use throughline_codec::dialects::openai_responses::state::{
+    Broken, Progress, Recorder, Step, Written, WrittenEvent, step,
+};
 use throughline_codec::framing::sse::Framer;
 use throughline_gateway::IncomingRequest;
 use throughline_gateway::thinking::store::StoreError;
@@ -21,7 +22,9 @@ use tokio::time::Instant;
 use super::Responses;
 use super::body::{Answer, plain};
 use super::by_id::belongs_to;
-use super::create::{MAX_EVENT_BYTES, Turn};
+use super::copy::MAX_EVENT_BYTES;
+use super::create::Turn;
+use super::recording::ReplyEvents;
 use super::stored::{Ownership, StoredResponse, fault};
 use crate::sealed_store::SealedKind;
 use crate::store::{Node, Piece};
@@ -38,6 +41,12 @@ const ABANDONED: &str = "the server was stopped while this response was being wr
 pub(super) struct LoggedEvent {
     number: u64,
     event: String,
+}
+
+impl From<WrittenEvent> for LoggedEvent {
+    fn from(WrittenEvent { number, text }: WrittenEvent) -> Self {
+        Self { number, event: text }
+    }
 }
 
 /// A response that is running.
@@ -132,13 +141,15 @@ impl Run {
         })
     }
 
-    /// Adds events. Returns false if the run is too long.
-    fn append(&self, events: Vec<(LoggedEvent, Step)>) -> bool {
+    /// Adds events and their steps. Returns false if the run is too long.
+    fn append(&self, events: impl IntoIterator<Item = LoggedEvent>, steps: Vec<Step>) -> bool {
         let mut state = self.state.lock();
-        for (logged, step) in events {
+        for logged in events {
             state.bytes += logged.event.len();
-            state.progress.take(step);
             state.events.push(logged);
+        }
+        for step in steps {
+            state.progress.take(step);
         }
         let (count, fits) = (state.events.len(), state.bytes <= MAX_RUN_BYTES);
         drop(state);
@@ -149,7 +160,7 @@ impl Run {
     /// Ends the run with an event, if the reply has not. The dialect has one event for every
     /// unusual end.
     fn close(&self, status: &str, broken: Option<&Broken>) {
-        let events = {
+        let (response, events): (_, Vec<_>) = {
             let state = self.state.lock();
             let response = state.progress.so_far(status, broken);
             let Some(response) = response.filter(|_| state.progress.ended().is_none()) else {
@@ -162,12 +173,12 @@ impl Run {
             };
             let event = |(number, kind): (u64, &&str)| {
                 let data = json!({"type": kind, "sequence_number": number, "response": response});
-                let event = format!("event: {kind}\ndata: {data}\n\n");
-                (LoggedEvent { number, event }, step(data.to_string().as_bytes()).1)
+                LoggedEvent { number, event: format!("event: {kind}\ndata: {data}\n\n") }
             };
-            (next..).zip(kinds).map(event).collect()
+            let events = (next..).zip(kinds).map(event).collect();
+            (response, events)
         };
-        self.append(events);
+        self.append(events, vec![Step::Ended(response)]);
     }
 
     fn end(&self) {
@@ -206,7 +217,7 @@ impl Drop for RunGuard {
 /// How a run ended.
 enum End {
     /// The reply has ended by itself.
-    Told,
+    Complete,
     Stopped,
     Failed(Broken),
 }
@@ -225,11 +236,12 @@ impl Responses {
         body: Bytes,
         permit: OwnedSemaphorePermit,
         turn: Turn,
-        queued: Value,
+        recorder: Recorder,
     ) -> Result<Arc<Run>, Answer> {
         let (started, start) = oneshot::channel();
         let this = Arc::clone(self);
         tokio::spawn(async move {
+            let queued = recorder.queued("queued");
             let id = queued["id"].as_str().unwrap_or_default().to_owned();
             let stored = turn.clone().into_stored(queued.clone(), None, true);
             // From now on the response can be requested.
@@ -242,7 +254,9 @@ impl Responses {
             let _ = started.send(Ok(run.clone()));
             let driven = {
                 let (this, id, run) = (this.clone(), id.clone(), run.clone());
-                tokio::spawn(async move { this.drive(&id, &run, incoming, body, permit).await })
+                tokio::spawn(async move {
+                    this.drive(&id, &run, incoming, body, permit, recorder).await
+                })
             };
             // A panic also ends the run.
             let broken =
@@ -266,32 +280,29 @@ impl Responses {
         incoming: IncomingRequest,
         body: Bytes,
         permit: OwnedSemaphorePermit,
+        recorder: Recorder,
     ) -> End {
         let mut stop = run.stop.subscribe();
         let stopped = async { drop(stop.wait_for(|stop| *stop).await) };
         tokio::pin!(stopped);
-        let reply = tokio::select! {
-            reply = self.gateway.turn(incoming, body, permit) => reply,
+        let events = tokio::select! {
+            events = self.gateway.turn_events(incoming, body, permit) => events,
             () = &mut stopped => return End::Stopped,
         };
-        let status = reply.status();
-        let mut body = reply.into_body();
-        if !status.is_success() {
-            let bytes = body.collect().await.map(Collected::to_bytes);
-            let error: Value = bytes
-                .ok()
-                .and_then(|bytes| serde_json::from_slice(&bytes).ok())
-                .unwrap_or_default();
-            let message = error.pointer("/error/message").and_then(Value::as_str);
-            let message = message.unwrap_or("the backend refused the request");
-            return End::Failed(Broken::refused(status.as_u16(), message));
-        }
-        let mut framer = Framer::new(MAX_EVENT_BYTES);
-        let mut half = Vec::new();
+        let mut reply = match events {
+            Ok(events) => ReplyEvents::new(events, recorder),
+            Err(finished) => {
+                let message = finished.fault.map_or_else(
+                    || "the backend refused the request".to_owned(),
+                    |fault| fault.message,
+                );
+                return End::Failed(Broken::refused(finished.reply.status().as_u16(), message));
+            }
+        };
         let mut flush_at = Instant::now() + FLUSH_INTERVAL;
         loop {
-            let frame = tokio::select! {
-                frame = body.frame() => frame,
+            let written = tokio::select! {
+                written = reply.next() => written,
                 () = &mut stopped => return End::Stopped,
                 () = tokio::time::sleep_until(flush_at) => {
                     self.flush(id, run).await;
@@ -299,30 +310,10 @@ impl Responses {
                     continue;
                 }
             };
-            let bytes = match frame {
-                Some(Ok(frame)) => frame.into_data().unwrap_or_default(),
-                Some(Err(error)) => return End::Failed(Broken::here(error.to_string())),
-                None => {
-                    return match run.state.lock().progress.ended() {
-                        Some(_) => End::Told,
-                        None => End::Failed(Broken::here("the reply ended before it was complete")),
-                    };
-                }
+            let Some(Written { events, steps }) = written else {
+                return End::Complete;
             };
-            let mut events = Vec::new();
-            let mut from = 0;
-            framer.push(&bytes, |frame, end| {
-                half.extend_from_slice(&bytes[from..end]);
-                from = end;
-                let (number, step) = step(frame.data);
-                let event = String::from_utf8_lossy(&half).into_owned();
-                half.clear();
-                if let Some(number) = number {
-                    events.push((LoggedEvent { number, event }, step));
-                }
-            });
-            half.extend_from_slice(&bytes[from..]);
-            if !events.is_empty() && !run.append(events) {
+            if !run.append(events.into_iter().map(LoggedEvent::from), steps) {
                 return End::Failed(Broken::here("the response is too long to be stored"));
             }
         }
@@ -353,7 +344,7 @@ impl Responses {
 
     async fn finish(&self, id: &str, run: &Run, turn: Turn, end: End) {
         match &end {
-            End::Told => {}
+            End::Complete => {}
             End::Stopped => run.close("cancelled", None),
             End::Failed(broken) => {
                 let message = &broken.message;
@@ -380,9 +371,9 @@ impl Responses {
         let mut events = Vec::new();
         for piece in pieces {
             let logged = self.open_piece(id, &piece).map_err(fault)?;
-            let behind =
+            let later =
                 logged.into_iter().filter(|logged| after.is_none_or(|after| logged.number > after));
-            events.extend(behind.map(|logged| Bytes::from(logged.event)));
+            events.extend(later.map(|logged| Bytes::from(logged.event)));
         }
         Ok(events)
     }
@@ -420,16 +411,16 @@ impl Responses {
         let run = Run::new(response);
         for piece in self.sealed_store.store.logged(&node.id, None).await? {
             for logged in self.open_piece(&node.id, &piece)? {
-                let mut worth = Step::Other;
+                let mut found = Step::Other;
                 Framer::new(MAX_EVENT_BYTES).push(logged.event.as_bytes(), |frame, _| {
-                    worth = step(frame.data).1;
+                    found = step(frame.data).1;
                 });
-                run.append(vec![(logged, worth)]);
+                run.append([logged], vec![found]);
                 run.state.lock().written += 1;
             }
         }
         let end = match run.state.lock().progress.ended() {
-            Some(_) => End::Told,
+            Some(_) => End::Complete,
             None => End::Failed(Broken::here(ABANDONED)),
         };
         self.finish(&node.id, &run, Turn { ownership, input }, end).await;

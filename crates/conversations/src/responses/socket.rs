@@ -8,21 +8,17 @@ use std::time::Instant;
 use bytes::Bytes;
 use http_body_util::{BodyExt, Collected};
 use serde_json::{Map, Value, json};
-use throughline_canonical::{Fault, FaultKind};
-use throughline_codec::dialects::ReplyIdentity;
-use throughline_codec::dialects::openai_responses::state::{
-    self, Progress, StatefulRequest, output, step,
-};
-use throughline_codec::framing::sse::Framer;
+use throughline_canonical::Fault;
+use throughline_codec::dialects::openai_responses::state::{Recorder, StatefulRequest, output};
+use throughline_gateway::IncomingRequest;
 use throughline_gateway::backend::credential_fingerprint;
 use throughline_gateway::headers::callers_key;
-use throughline_gateway::reply::ReplyBody;
 use throughline_gateway::thinking::random;
-use throughline_gateway::{IncomingRequest, unix_ms};
 use tokio::sync::mpsc;
 
 use super::Responses;
-use super::create::{MAX_EVENT_BYTES, Turn, assign_reply_id};
+use super::create::{Turn, assign_reply_id, new_identity};
+use super::recording::{Recording, ReplyEvents};
 use super::stored::{Ownership, StoredResponse};
 
 /// How many bytes of JSON of a connection's history are remembered.
@@ -126,12 +122,9 @@ impl Socket {
                 false => past.clone().collect(),
             },
         };
+        let recorder = Recorder::read(&body, &new_identity(&incoming))?;
         if !stated.generates() {
-            let identity = ReplyIdentity {
-                id: incoming.reply_id.unwrap_or_default(),
-                created: unix_ms() / 1000,
-            };
-            let response = state::queued_response(&body, &identity, "completed")?;
+            let response = recorder.queued("completed");
             self.remember(&response, past.collect());
             let mut sent = Ok(());
             for (number, kind) in ["response.created", "response.completed"].iter().enumerate() {
@@ -141,78 +134,32 @@ impl Socket {
             return Ok(sent);
         }
         let permit = self.responses.gateway.admit()?;
-        let reply = tokio::select! {
-            reply = self.responses.gateway.turn(incoming, body, permit) => reply,
+        let events = tokio::select! {
+            events = self.responses.gateway.turn_events(incoming, body, permit) => events,
             () = to.events.closed() => return Ok(Ok(())),
         };
-        let status = reply.status();
-        let reply = reply.into_body();
-        if !status.is_success() {
-            let whole = reply.collect().await.map(Collected::to_bytes);
-            let event = refusal(status.as_u16(), &whole.unwrap_or_default());
-            return Ok(to.send(event).await);
-        }
-        self.relay(reply, to, turn, past, store).await
-    }
-
-    /// Sends the events of a reply to the client, and stores its response if `store` is true.
-    async fn relay(
-        &mut self,
-        mut reply: ReplyBody,
-        to: &EventSender<'_>,
-        turn: Turn,
-        past: impl Iterator<Item = Value> + Clone,
-        store: bool,
-    ) -> Result<Result<(), mpsc::error::SendError<String>>, Fault> {
-        let mut framer = Framer::new(MAX_EVENT_BYTES);
-        let mut progress = Progress::default();
-        let mut turn = Some(turn);
-        loop {
-            let frame = tokio::select! {
-                frame = reply.frame() => frame,
-                // A client that disconnects cancels the response.
-                () = to.events.closed() => {
-                    let left = progress.so_far("cancelled", None);
-                    if let Some(response) = left.filter(|_| store)
-                        && let Some(turn) = turn
-                    {
-                        self.responses.store_response(response, turn, None).await;
-                    }
-                    return Ok(Ok(()));
-                }
-            };
-            let bytes = match frame {
-                Some(Ok(frame)) => frame.into_data().unwrap_or_default(),
-                None if progress.ended().is_some() => return Ok(Ok(())),
-                Some(Err(_)) | None => {
-                    return Err(Fault::new(
-                        FaultKind::Unreachable,
-                        "the reply ended before it was complete",
-                    ));
-                }
-            };
-            let mut new_events = Vec::new();
-            framer.push(&bytes, |frame, _| {
-                progress.take(step(frame.data).1);
-                new_events.push(String::from_utf8_lossy(frame.data).into_owned());
-            });
-            if let Some(response) = progress.ended()
-                && let Some(turn) = turn.take()
-            {
-                // Store it before the client learns that it is complete, because the next message
-                // may name it.
-                let items = past.clone().chain(output(response).iter().cloned());
-                self.remember(response, items.collect());
-                if store {
-                    let response = response.clone();
-                    self.responses.store_response(response, turn, None).await;
-                }
+        let events = match events {
+            Ok(events) => events,
+            Err(finished) => {
+                let status = finished.reply.status();
+                let whole = finished.reply.into_body().collect().await.map(Collected::to_bytes);
+                let event = refusal(status.as_u16(), &whole.unwrap_or_default());
+                return Ok(to.send(event).await);
             }
-            for event in new_events.into_iter().filter(|event| !event.is_empty()) {
+        };
+        let reply = ReplyEvents::new(events, recorder);
+        let mut recording = Recording::new(self.responses.clone(), reply, store.then_some(turn));
+        while let Some(events) = recording.next(to.events.closed()).await {
+            for event in events {
                 // The next loop notices a client that has disconnected.
-                let _ = to.send(event).await;
+                let _ = to.send(event.data().to_owned()).await;
             }
         }
+        if let Some(response) = recording.response() {
+            let items = past.chain(output(response).iter().cloned());
+            self.remember(response, items.collect());
+        }
+        Ok(Ok(()))
     }
 
     /// The history of a request, its ownership, and whether the history is stored.

@@ -17,6 +17,7 @@ use crate::dialects::{ReplyIdentity, ReplyWriter};
 use crate::json::escape;
 
 mod items;
+pub(super) mod recorder;
 pub(super) mod response;
 
 /// Writes one reply.
@@ -44,6 +45,8 @@ pub(super) struct Writer {
     usage: Usage,
     /// Whether the model declined in words.
     refused: bool,
+    /// The final response.
+    last: Option<String>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -70,6 +73,7 @@ impl Writer {
             details: EndDetails::default(),
             usage: Usage::default(),
             refused: false,
+            last: None,
         }
     }
 
@@ -295,6 +299,7 @@ impl Writer {
         let usage = usage(&self.usage);
         let response = self.response(ending.status, "null", ending.details, &output, &usage);
         self.event(ending.event, &[",\"response\":", &response], out);
+        self.last = Some(response);
     }
 
     /// Ends the reply with a fault. Open items stay open: clients must not take them for complete.
@@ -306,6 +311,7 @@ impl Writer {
         let usage = usage(&self.usage);
         let response = self.response("failed", &error, "null", &output, &usage);
         self.event("response.failed", &[",\"response\":", &response], out);
+        self.last = Some(response);
     }
 
     /// All completed items, in order.
@@ -409,6 +415,7 @@ impl ReplyWriter for Writer {
             details: EndDetails::default(),
             usage: reply.usage,
             refused: false,
+            last: None,
         };
         let reason = reply.reason.as_ref().unwrap_or(&EndReason::Cut);
         let declines = |block: &Block| matches!(block, Block::Refusal { .. });

@@ -6,13 +6,11 @@ use std::collections::{BTreeMap, HashMap};
 
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
-use throughline_canonical::{Event, Fault, Request};
-
-use super::client_reply::Writer;
-use super::client_request;
-use crate::dialects::{ReplyIdentity, ReplyWriter};
+use throughline_canonical::Fault;
 
 mod repeated;
+
+pub use super::client_reply::recorder::{Recorder, Written, WrittenEvent};
 
 /// The member of a request in which the conversation store passes data to our reply writer.
 pub const KEPT: &str = "throughline";
@@ -275,28 +273,6 @@ pub fn output(response: &Value) -> &[Value] {
     output.map_or(&[], Vec::as_slice)
 }
 
-/// The response before its first event. `body` comes from [`StatefulRequest::turn`].
-pub fn queued_response(
-    body: &[u8],
-    identity: &ReplyIdentity,
-    status: &str,
-) -> Result<Value, Fault> {
-    let request: Request = client_request::read(body)?.value;
-    let mut out = Vec::new();
-    let started = Event::MessageStarted { id: Cow::Borrowed(""), model: Cow::Borrowed("") };
-    Writer::new(&request, identity).push(&started, &mut out);
-    let mut response = Value::Null;
-    crate::framing::sse::Framer::new(usize::MAX).push(&out, |frame, _| {
-        if let Step::Began(began) = step(frame.data).1
-            && response.is_null()
-        {
-            response = began;
-        }
-    });
-    response["status"] = status.into();
-    Ok(response)
-}
-
 /// What an event contributes to the stored response.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
@@ -412,7 +388,9 @@ impl Progress {
 
 #[cfg(test)]
 mod tests {
+    use super::super::client_request;
     use super::*;
+    use crate::dialects::ReplyIdentity;
 
     fn stateful(body: Value) -> StatefulRequest {
         let Value::Object(body) = body else {
@@ -468,7 +446,8 @@ mod tests {
         assert_eq!(body[KEPT]["previous_response_id"], "resp_1");
 
         let identity = ReplyIdentity { id: "7".to_owned(), created: 5 };
-        let queued = queued_response(body.to_string().as_bytes(), &identity, "queued").unwrap();
+        let recorder = Recorder::read(body.to_string().as_bytes(), &identity).unwrap();
+        let queued = recorder.queued("queued");
         assert_eq!(queued["id"], "resp_7");
         assert_eq!(queued["status"], "queued");
         assert_eq!(queued["background"], true);

@@ -1,0 +1,132 @@
+//! Finds the history that a request refers to.
+
+use bytes::Bytes;
+use throughline_canonical::{Fault, FaultKind};
+use throughline_codec::dialects::openai_responses::state::{StatefulRequest, needs_its_maker};
+use throughline_gateway::IncomingRequest;
+use throughline_gateway::turn::request::readable;
+
+use super::Responses;
+use super::stored::{Ancestry, StoredResponse, is_plain};
+
+/// The history of a request.
+pub(super) enum History {
+    /// There is none.
+    Nothing,
+    /// The stored turns and the id of the last one.
+    Known { turns: Vec<StoredResponse>, head: Option<String> },
+    /// The history is not stored here. The fault names what is missing.
+    Unknown(Fault),
+}
+
+/// Whether only this backend has the reasoning of these turns.
+pub(super) fn only_backend_has_reasoning(turns: &[StoredResponse], backend: &str) -> bool {
+    let last = turns.last().and_then(|stored| stored.native.as_deref());
+    last == Some(backend) && turns.iter().any(|stored| needs_its_maker(&stored.response))
+}
+
+impl Responses {
+    /// Finds the history of a request.
+    pub(super) async fn history(
+        &self,
+        owner: &str,
+        stated: &StatefulRequest,
+    ) -> Result<History, Fault> {
+        if let Some(id) = stated.previous() {
+            let not_found = || {
+                Fault::invalid(format!(
+                    "previous_response_id: Previous response with id '{id}' not found."
+                ))
+                .with_code("previous_response_not_found")
+            };
+            if let Some(run) = self.run(id)
+                && !self.is_foreign(owner, id).await?
+            {
+                if !run.has_ended() {
+                    return Err(Fault::invalid(format!(
+                        "previous_response_id: `{id}` is still running; continue when its `status` is \
+                         `completed`"
+                    )));
+                }
+                run.ended().await;
+            }
+            let ancestry = self.ancestry(owner, id).await?;
+            let ancestry = ancestry
+                .filter(|ancestry| ancestry.turns.last().is_some_and(|stored| !stored.deleted));
+            let Some(ancestry) = ancestry else {
+                return match !is_plain(id) || self.is_foreign(owner, id).await? {
+                    true => Err(not_found()),
+                    false => Ok(History::Unknown(not_found())),
+                };
+            };
+            if let Some(missing) = ancestry.missing {
+                return Err(Fault::invalid(format!(
+                    "previous_response_id: the history of `{id}` is incomplete: `{missing}` is not stored any \
+                     more; send the conversation as `input`"
+                ))
+                .with_code("previous_response_not_found"));
+            }
+            return Ok(History::Known { turns: ancestry.turns, head: Some(id.to_owned()) });
+        }
+        let Some(id) = stated.conversation() else {
+            return Ok(History::Nothing);
+        };
+        let Some((reference, content)) = self.conversation(owner, id).await? else {
+            let what = format!("Conversation with id '{id}' not found.");
+            let fault = Fault::new(FaultKind::NotFound, what);
+            return match is_plain(id) {
+                true => Ok(History::Unknown(fault)),
+                false => Err(fault),
+            };
+        };
+        let turns = match &reference.head {
+            None => Vec::new(),
+            Some(head) => match self.ancestry(owner, head).await? {
+                Some(Ancestry { turns, missing: None }) => turns,
+                // Continuing with the rest would be another conversation.
+                _ => {
+                    return Err(Fault::new(
+                        FaultKind::NotFound,
+                        format!(
+                            "Conversation with id '{id}' is not stored any more, or only in part; create \
+                             another one."
+                        ),
+                    ));
+                }
+            },
+        };
+        Ok(History::Known { turns: content.without_removed(turns), head: reference.head })
+    }
+
+    /// The history of a request, from what is stored here: the turns, and the id of the last one.
+    pub(super) async fn known_history(
+        &self,
+        owner: &str,
+        stated: &StatefulRequest,
+    ) -> Result<(Vec<StoredResponse>, Option<String>), Fault> {
+        match self.history(owner, stated).await? {
+            History::Nothing => Ok((Vec::new(), None)),
+            History::Known { turns, head } => Ok((turns, head)),
+            History::Unknown(fault) => Err(fault),
+        }
+    }
+
+    /// Checks that a forwarded request points to nothing of another owner.
+    pub(super) async fn check_references(
+        &self,
+        owner: &str,
+        incoming: &IncomingRequest,
+        raw: &Bytes,
+    ) -> Result<(), Fault> {
+        let body = readable(&self.gateway.settings(), &incoming.headers, raw)?;
+        if body.is_empty() {
+            return Ok(());
+        }
+        let stated = StatefulRequest::read(&body)
+            .ok_or_else(|| Fault::invalid("the body is not a JSON object; send one"))?;
+        stated.check()?;
+        self.history(owner, &stated).await?;
+        self.items(owner, &stated.references()).await?;
+        Ok(())
+    }
+}
