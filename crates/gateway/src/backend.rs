@@ -100,7 +100,7 @@ pub enum Replay {
 }
 
 /// The timeouts of a backend.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timeouts {
     /// For opening a connection.
     pub connect: Duration,

@@ -9,7 +9,7 @@ use crate::backend::{Backend, longest_match};
 use crate::settings::Settings;
 
 /// The operator's routes.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Routes {
     /// The backend that is active at first.
     pub default: String,
@@ -20,9 +20,9 @@ pub struct Routes {
 }
 
 /// Sends some models to another backend.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
-    /// The model name, or a pattern.
+    /// A model name, or a prefix that ends in `*`. The longest match wins.
     pub model: String,
     /// The backend's name.
     pub backend: String,

@@ -20,7 +20,7 @@ pub struct Settings {
     pub thinking: Thinking,
     /// The members in which clients of the chat dialect get reasoning as plain text.
     pub reasoning_fields: Vec<String>,
-    /// Limits.
+    /// Limits for requests.
     pub limits: Limits,
     /// The silence after which a client gets a keep-alive.
     pub keep_alive: Duration,
@@ -45,7 +45,7 @@ impl Settings {
 }
 
 /// Which thinking may be sent back.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Thinking {
     /// When a block may go to a target.
     pub policy: Policy,
@@ -89,13 +89,13 @@ pub enum Unknown {
     Drop,
 }
 
-/// Limits.
-#[derive(Clone, Copy, Debug)]
+/// Limits for requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// The size of a request body, in bytes.
     pub body: usize,
     /// The nesting depth of a request body.
     pub json_depth: usize,
-    /// The number of concurrent requests.
+    /// Requests in progress at the same time, and as many open WebSockets.
     pub streams: usize,
 }

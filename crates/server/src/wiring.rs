@@ -12,10 +12,9 @@ use throughline_backends::sqlite::{SqliteConversations, SqliteStore};
 use throughline_canonical::Fault;
 use throughline_conversations::responses::{Responses, Rules};
 use throughline_gateway::Gateway;
-use throughline_gateway::backend::{self, Backend};
+use throughline_gateway::backend::Backend;
 use throughline_gateway::catalog::{Catalog, CatalogError};
-use throughline_gateway::route::{Routes, Rule};
-use throughline_gateway::settings::{self, Settings};
+use throughline_gateway::settings::Settings;
 use throughline_gateway::thinking::store::Store;
 use throughline_gateway::thinking::writer::Changes;
 use throughline_gateway::upstream::Client;
@@ -231,41 +230,17 @@ async fn settings(
         };
         backends.push(Arc::new(backend(configured, base_url)));
     }
-    let route = &config.route;
     Ok(Settings {
         backends,
         catalog: Arc::new(catalog),
-        routes: Routes {
-            default: route.default.clone(),
-            rules: route
-                .rules
-                .iter()
-                .map(|rule| Rule {
-                    model: rule.model.clone(),
-                    backend: rule.backend.clone(),
-                    fallback: rule.fallback.clone(),
-                })
-                .collect(),
-            fallback: route.fallback.clone(),
-        },
-        thinking: settings::Thinking {
-            policy: config.thinking.policy,
-            unknown: config.thinking.unknown,
-            orphan_threshold: config.thinking.orphan_threshold,
-            memory_limit: size(config.thinking.memory_limit),
-            tool_thinking: config.thinking.tool_thinking,
-        },
+        routes: config.route.clone(),
+        thinking: config.thinking,
         reasoning_fields: config
-            .thinking
             .reasoning_fields
             .iter()
             .map(|field| field.name().to_owned())
             .collect(),
-        limits: settings::Limits {
-            body: size(config.limits.body),
-            json_depth: config.limits.json_depth,
-            streams: config.limits.streams,
-        },
+        limits: config.limits,
         keep_alive: config.keep_alive,
         full_body: config.debug_log.enabled && config.debug_log.full_body,
         pretty_print: config.debug_log.pretty_print,
@@ -287,13 +262,7 @@ fn backend(configured: &config::Backend, base_url: String) -> Backend {
         compat: configured.thinking_compat,
         replay: configured.replay,
         retries: configured.retries,
-        timeouts: backend::Timeouts {
-            connect: configured.timeouts.connect,
-            first_byte: configured.timeouts.first_byte,
-            first_byte_for_whole: configured.timeouts.first_byte_for_whole,
-            idle: configured.timeouts.idle,
-            total: configured.timeouts.total,
-        },
+        timeouts: configured.timeouts,
         client: Client::new(configured.timeouts.connect),
     }
 }
@@ -320,13 +289,11 @@ async fn simulator_url(
     Ok(url)
 }
 
-fn size(bytes: u64) -> usize {
-    usize::try_from(bytes).unwrap_or(usize::MAX)
-}
-
 #[cfg(test)]
 mod tests {
     use throughline_codec::text::{OnError, ReasoningFormat};
+    use throughline_gateway::backend::RawText;
+    use throughline_gateway::settings::ToolThinking;
 
     use super::*;
     use crate::config::{Overrides, Source, read};
@@ -369,7 +336,7 @@ mod tests {
             "#,
         )
         .await;
-        let raw_text = |family: Option<&str>, reasoning_format, on_error| backend::RawText {
+        let raw_text = |family: Option<&str>, reasoning_format, on_error| RawText {
             family: family.map(str::to_owned),
             reasoning_format,
             on_error,
@@ -393,7 +360,7 @@ mod tests {
         ];
         assert_eq!(found, expected);
         assert_eq!(settings.reasoning_fields, ["reasoning_content"]);
-        assert_eq!(settings.thinking.tool_thinking, settings::ToolThinking::Sequential);
+        assert_eq!(settings.thinking.tool_thinking, ToolThinking::Sequential);
         let address = settings.backends[0].address("/v1/chat/completions", None);
         assert_eq!(address.unwrap().to_string(), "http://127.0.0.1:8000/v1/chat/completions");
     }
@@ -402,6 +369,6 @@ mod tests {
     async fn unset_settings_have_the_defaults_of_a_proxy() {
         let settings = settings_of("").await;
         assert_eq!(settings.reasoning_fields, ["reasoning", "reasoning_content"]);
-        assert_eq!(settings.thinking.tool_thinking, settings::ToolThinking::Auto);
+        assert_eq!(settings.thinking.tool_thinking, ToolThinking::Auto);
     }
 }

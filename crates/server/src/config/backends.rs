@@ -1,7 +1,7 @@
 //! The `[[backend]]` tables: reading one, and the checks that need more than one of its keys.
 
 use throughline_codec::text::{OnError, ReasoningFormat, Recipe};
-use throughline_gateway::backend::{Auth, Compat, RawText};
+use throughline_gateway::backend::{Auth, Compat, RawText, Timeouts};
 
 use super::address;
 use super::config_enum::ConfigEnum;
@@ -10,7 +10,7 @@ use super::document::Position;
 use super::mask;
 use super::paths::Environment;
 use super::routes;
-use super::settings::{Backend, Dialect, PASSTHROUGH, Passthrough, Timeouts};
+use super::settings::{Backend, Dialect, PASSTHROUGH, Passthrough};
 use super::suggest;
 use super::upstream::{self, WireFormat};
 use super::values::{ApiKey, LocatedText, Section, api_key, unusable_key};

@@ -37,6 +37,5 @@ pub use paths::{FileError, Source, locate};
 pub use read::{Overrides, read};
 pub use schema::reference;
 pub use settings::{
-    Backend, Config, DebugLog, Dialect, Format, Level, Limits, Log, ReasoningField, Responses,
-    Route, Rule, Thinking, Timeouts,
+    Backend, Config, DebugLog, Dialect, Format, Level, Log, ReasoningField, Responses,
 };

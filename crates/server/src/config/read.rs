@@ -3,10 +3,12 @@
 
 use std::path::{Path, PathBuf};
 
+use throughline_gateway::settings::{Limits, Thinking};
+
 use super::diagnostic::{Diagnostics, Problem, Report};
 use super::document::{Node, Position};
 use super::paths::{self, Environment, Source};
-use super::settings::{Config, DebugLog, Limits, Log, Responses, Thinking};
+use super::settings::{Config, DebugLog, Log, Responses};
 use super::values::{LocatedText, Section, Size};
 use super::{address, backends, defaults_from_env, env, keys, models, routes};
 
@@ -75,16 +77,16 @@ fn read_tree(
             policy: thinking.choice("policy", report),
             unknown: thinking.choice("unknown", report),
             orphan_threshold: thinking.value("orphan_threshold", report),
-            memory_limit: thinking.value::<Size>("memory_limit", report).0,
+            memory_limit: thinking.value::<Size>("memory_limit", report).in_memory(),
             tool_thinking: thinking.choice("tool_thinking", report),
-            reasoning_fields: thinking.value("reasoning_fields", report),
         },
+        reasoning_fields: thinking.value("reasoning_fields", report),
         responses: Responses {
             retention: responses.value("retention", report),
             limit: responses.value::<Size>("limit", report).0,
         },
         limits: Limits {
-            body: limits.value::<Size>("body", report).0,
+            body: limits.value::<Size>("body", report).in_memory(),
             json_depth: limits.value("json_depth", report),
             streams: limits.value("streams", report),
         },

@@ -1,16 +1,17 @@
 //! Reads the `[route]` table, and checks that every backend in it exists.
 
 use throughline_gateway::backend::Auth;
+use throughline_gateway::route::{Routes, Rule};
 
 use super::address;
 use super::diagnostic::{Problem, Report, one_of, shown};
 use super::document::Node;
-use super::settings::{Backend, Route, Rule};
+use super::settings::Backend;
 use super::suggest;
 use super::values::{LocatedText, Section};
 
 /// Reads the routes. Backends with mistakes count as existing, so that one mistake is reported once.
-pub(super) fn read(top: Section<'_>, report: &mut Report<'_>) -> Route {
+pub(super) fn read(top: Section<'_>, report: &mut Report<'_>) -> Routes {
     let names: Vec<&str> = top
         .tables("backend")
         .iter()
@@ -50,11 +51,11 @@ pub(super) fn read(top: Section<'_>, report: &mut Report<'_>) -> Route {
         });
     }
     let first = || names.first().map_or(String::new(), |name| (*name).to_owned());
-    Route { default: default.unwrap_or_else(first), rules, fallback }
+    Routes { default: default.unwrap_or_else(first), rules, fallback }
 }
 
 /// Notes about fallbacks that are never used, because the caller's key may not go to another origin.
-pub(super) fn notes(route: &Route, backends: &[Backend]) -> Vec<String> {
+pub(super) fn notes(route: &Routes, backends: &[Backend]) -> Vec<String> {
     let rules = route.rules.iter().map(|rule| (&rule.backend, &rule.fallback));
     let mut notes = Vec::new();
     for (from, targets) in std::iter::once((&route.default, &route.fallback)).chain(rules) {

@@ -10,8 +10,9 @@ use throughline_codec::dialects::gemini::Gemini;
 use throughline_codec::dialects::ollama::Ollama;
 use throughline_codec::dialects::openai_chat::OpenAiChat;
 use throughline_codec::dialects::openai_responses::OpenAiResponses;
-use throughline_gateway::backend::{Auth, Compat, RawText, Replay};
-use throughline_gateway::settings::{Policy, ToolThinking, Unknown};
+use throughline_gateway::backend::{Auth, Compat, RawText, Replay, Timeouts};
+use throughline_gateway::route::Routes;
+use throughline_gateway::settings::{Limits, Thinking};
 
 use super::paths::Source;
 
@@ -33,11 +34,13 @@ pub struct Config {
     /// The upstreams, in the order of the file: at least one, with unique names.
     pub backends: Vec<Backend>,
     /// Which backend answers which request.
-    pub route: Route,
+    pub route: Routes,
     /// The operator's models file, read and checked.
     pub models: Option<Source>,
     /// Which stored thinking is sent, and how much is stored.
     pub thinking: Thinking,
+    /// The JSON members in which chat clients get reasoning, without repetitions.
+    pub reasoning_fields: Vec<ReasoningField>,
     /// Responses stored for clients that send no history.
     pub responses: Responses,
     /// Limits for requests.
@@ -92,60 +95,6 @@ pub struct Backend {
     pub timeouts: Timeouts,
 }
 
-/// How long to wait for an upstream.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Timeouts {
-    /// For the connection.
-    pub connect: Duration,
-    /// From the end of the request to the first byte of the reply.
-    pub first_byte: Duration,
-    /// Whether `first_byte` is set in the configuration, and so holds for whole replies too.
-    pub first_byte_for_whole: bool,
-    /// Between two chunks of a reply.
-    pub idle: Duration,
-    /// For the whole turn.
-    pub total: Duration,
-}
-
-/// Which backend answers which request.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Route {
-    /// The active backend until a switch.
-    pub default: String,
-    /// Backends chosen by model name; the longest literal prefix wins.
-    pub rules: Vec<Rule>,
-    /// Backends to try in order if the active one fails before its first byte.
-    pub fallback: Vec<String>,
-}
-
-/// A backend chosen by model name.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Rule {
-    /// A model's name, or a prefix that ends in `*`.
-    pub model: String,
-    /// The backend that answers.
-    pub backend: String,
-    /// Backends to try in order if that backend fails before its first byte.
-    pub fallback: Vec<String>,
-}
-
-/// Which stored thinking is sent, and how much is stored.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Thinking {
-    /// When a stored block may be sent.
-    pub policy: Policy,
-    /// What happens to blocks of unknown origin.
-    pub unknown: Unknown,
-    /// Age at which an unconfirmed block is removed.
-    pub orphan_threshold: Duration,
-    /// Bytes of memory for blocks.
-    pub memory_limit: u64,
-    /// The order of thinking and tool calls.
-    pub tool_thinking: ToolThinking,
-    /// The JSON members in which chat clients get reasoning, without repetitions.
-    pub reasoning_fields: Vec<ReasoningField>,
-}
-
 /// Responses stored for clients that send no history.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Responses {
@@ -153,17 +102,6 @@ pub struct Responses {
     pub retention: Duration,
     /// Bytes of all stored responses.
     pub limit: u64,
-}
-
-/// Limits for requests.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
-    /// Bytes of a request body.
-    pub body: u64,
-    /// Levels of nesting in a request's JSON.
-    pub json_depth: usize,
-    /// Requests in progress at the same time, and as many open WebSockets.
-    pub streams: usize,
 }
 
 /// What the debug log contains.

@@ -108,6 +108,13 @@ pub(super) struct LocatedText {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Size(pub(super) u64);
 
+impl Size {
+    /// The number for data that is kept in memory.
+    pub(super) fn in_memory(self) -> usize {
+        usize::try_from(self.0).unwrap_or(usize::MAX)
+    }
+}
+
 impl FromNode for LocatedText {
     fn read(node: &Node, row: &Row, report: &mut Report<'_>) -> Option<Self> {
         let text = String::read(node, row, report)?;

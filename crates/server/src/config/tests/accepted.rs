@@ -27,7 +27,7 @@ fn empty_file_has_all_defaults() {
                 ..plain("simulator", Dialect::Simulator)
             },
         ],
-        route: Route { default: "anthropic".to_owned(), rules: Vec::new(), fallback: Vec::new() },
+        route: Routes { default: "anthropic".to_owned(), rules: Vec::new(), fallback: Vec::new() },
         models: None,
         thinking: Thinking {
             policy: Policy::Origin,
@@ -35,8 +35,8 @@ fn empty_file_has_all_defaults() {
             orphan_threshold: Duration::from_secs(300),
             memory_limit: 256 << 20,
             tool_thinking: ToolThinking::Auto,
-            reasoning_fields: vec![ReasoningField::Reasoning, ReasoningField::ReasoningContent],
         },
+        reasoning_fields: vec![ReasoningField::Reasoning, ReasoningField::ReasoningContent],
         responses: Responses { retention: Duration::from_secs(30 * 86_400), limit: 1 << 30 },
         limits: Limits { body: 64 << 20, json_depth: 128, streams: 1000 },
         debug_log: DebugLog { enabled: false, full_body: false, pretty_print: false },
@@ -195,7 +195,7 @@ fn raw_text_settings_without_effect_are_noted() {
 
 #[test]
 fn routes_can_be_written_inline_or_as_tables() {
-    let route = Route {
+    let route = Routes {
         default: "a".to_owned(),
         rules: vec![Rule {
             model: "gpt-*".to_owned(),

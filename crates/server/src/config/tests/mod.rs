@@ -7,8 +7,9 @@ mod models;
 mod upstream;
 
 use throughline_codec::text::{OnError, ReasoningFormat};
-use throughline_gateway::backend::{Auth, Compat, RawText, Replay};
-use throughline_gateway::settings::{Policy, ToolThinking, Unknown};
+use throughline_gateway::backend::{Auth, Compat, RawText, Replay, Timeouts};
+use throughline_gateway::route::{Routes, Rule};
+use throughline_gateway::settings::{Limits, Policy, Thinking, ToolThinking, Unknown};
 
 use super::*;
 

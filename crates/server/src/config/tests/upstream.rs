@@ -251,7 +251,7 @@ fn thinking_settings_of_other_dialects_are_read() {
         ("[]", &[]),
     ] {
         let config = good(&format!("[thinking]\nreasoning_fields = {written}"));
-        assert_eq!(config.thinking.reasoning_fields, fields, "{written}");
+        assert_eq!(config.reasoning_fields, fields, "{written}");
     }
     for (written, value) in [
         ("auto", ToolThinking::Auto),
