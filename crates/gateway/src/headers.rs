@@ -2,7 +2,9 @@
 
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 
-use throughline_codec::dialects::{UpstreamDialect, gemini};
+use throughline_codec::dialects::UpstreamDialect;
+use throughline_codec::dialects::blocks::BETA_HEADER;
+use throughline_codec::dialects::client_headers::{KEYS, key_in_query};
 
 use crate::backend::{Auth, Backend};
 use crate::turn::request::IncomingRequest;
@@ -11,17 +13,15 @@ use crate::turn::request::IncomingRequest;
 pub const OWN_PREFIX: &str = "x-throughline-";
 /// The id of the turn.
 pub const TURN: HeaderName = HeaderName::from_static("x-throughline-turn");
+/// The conversation of a request, named by its client.
+pub const CONVERSATION: &str = "x-throughline-conversation";
 /// The backend that answered, or that the client asks for.
 pub const BACKEND: HeaderName = HeaderName::from_static("x-throughline-backend");
 /// The losses of the turn.
 pub const LOSS: HeaderName = HeaderName::from_static("x-throughline-loss");
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const IDENTITY: HeaderValue = HeaderValue::from_static("identity");
-/// The headers in which callers send their keys.
-const KEYS: [HeaderName; 3] =
-    [API_KEY, HeaderName::from_static("x-goog-api-key"), header::AUTHORIZATION];
-const BETA: HeaderName = HeaderName::from_static("anthropic-beta");
-const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
+const BETA: HeaderName = HeaderName::from_static(BETA_HEADER);
 
 /// Headers of one connection. They are never forwarded.
 const HOP_BY_HOP: [&str; 9] = [
@@ -69,7 +69,7 @@ pub fn upstream(client: &HeaderMap, backend: &Backend, body: Body) -> HeaderMap 
     for (name, value) in client {
         let ours = match name.as_str() {
             "host" | "content-length" | "expect" => true,
-            "authorization" | "x-api-key" | "x-goog-api-key" => backend.auth != Auth::Passthrough,
+            name if KEYS.contains(&name) => backend.auth != Auth::Passthrough,
             // The gateway reads the reply while it passes, so it must not be compressed.
             "accept-encoding" => body == Body::Read,
             _ => false,
@@ -138,11 +138,10 @@ pub fn credential(incoming: &IncomingRequest, backend: &Backend) -> String {
 /// The key that a caller presents, in any header or in the query. Empty if there is none.
 pub fn callers_key(incoming: &IncomingRequest) -> String {
     KEYS.iter()
-        .find_map(|name| incoming.headers.get(name))
+        .find_map(|name| incoming.headers.get(*name))
         .and_then(|value| value.to_str().ok())
         .map(|value| without_scheme(value).to_owned())
-        // Gemini clients may send the key in the query.
-        .or_else(|| gemini::address::key(incoming.query.as_deref()?))
+        .or_else(|| key_in_query(incoming.query.as_deref()?))
         .unwrap_or_default()
 }
 
@@ -152,12 +151,6 @@ fn without_scheme(value: &str) -> &str {
         Some((scheme, key)) if scheme.eq_ignore_ascii_case("bearer") => key.trim(),
         _ => value,
     }
-}
-
-/// A query string without its key.
-pub fn without_key(query: &str) -> String {
-    let others = query.split('&').filter(|pair| *pair != "key" && !pair.starts_with("key="));
-    others.collect::<Vec<_>>().join("&")
 }
 
 /// Edits the beta header. Leaves it byte for byte if there is nothing to change.

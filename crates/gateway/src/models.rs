@@ -7,12 +7,11 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use http::{HeaderValue, Method, Response, header};
-use serde_json::{Value, json};
+use serde_json::Value;
 use throughline_canonical::{Fault, FaultKind};
-use throughline_codec::dialects::ollama::Page;
-use throughline_codec::dialects::ollama::model_card::{self, Abilities};
+use throughline_codec::dialects::model_paths::model_in_path;
 use throughline_codec::dialects::segments::decode;
-use throughline_codec::dialects::{ModelCard, Models};
+use throughline_codec::dialects::{Abilities, ModelCard, ModelDetailsFormat, Models};
 
 use crate::backend::{Backend, credential_fingerprint};
 use crate::catalog::{Form, Model, Off};
@@ -45,7 +44,7 @@ impl Gateway {
     pub async fn models(&self, incoming: IncomingRequest, body: RequestBody) -> Reply {
         let settings = self.settings();
         let id = self.turns.id(unix_ms());
-        let name = named(&incoming.path).map(decode);
+        let name = model_in_path(&incoming.path).map(decode);
         let backends = match self.backends_for(&settings, &incoming, name.as_deref()) {
             Ok(backends) => backends,
             Err(fault) => return error_response(incoming.dialect, &fault, &id, ""),
@@ -82,12 +81,17 @@ impl Gateway {
         json_reply(&answer, &id, "")
     }
 
-    /// Shows a model in Ollama's format. A backend of the same dialect answers itself; for others
-    /// the catalog answers.
-    pub async fn show(&self, mut incoming: IncomingRequest, body: bytes::Bytes) -> Reply {
+    /// Shows the abilities of a model in this format of the client's dialect. A backend of the same
+    /// dialect answers itself; for others the catalog answers.
+    pub async fn show(
+        &self,
+        mut incoming: IncomingRequest,
+        body: bytes::Bytes,
+        format: &ModelDetailsFormat,
+    ) -> Reply {
         let settings = self.settings();
         let id = self.turns.id(unix_ms());
-        let found = model_card::asked_for(&body).and_then(|name| {
+        let found = (format.read_request)(&body).and_then(|name| {
             let (pin, active) = (incoming.pin.as_deref(), self.active());
             let routes = &settings.routes;
             let chosen = routes.choose(&settings, pin, Some(&name), &active)?;
@@ -99,17 +103,17 @@ impl Gateway {
         };
         let theirs = backend.model_for(Some(&name));
         if backend.dialect.name() == incoming.dialect.name() {
-            let body = json!({"model": theirs}).to_string();
+            let body = (format.write_request)(theirs);
             incoming.headers.insert(header::CONTENT_LENGTH, body.len().into());
             incoming.pin = Some(backend.name.clone());
             return self.pass(incoming, whole(body.into())).await;
         }
         if !self.may_be_served(&settings, &incoming, &name).await {
-            let fault = Fault::new(FaultKind::NotFound, model_card::not_found(&name));
+            let fault = Fault::new(FaultKind::NotFound, (format.not_found)(&name));
             return error_response(incoming.dialect, &fault, &id, &backend.name);
         }
         let known = settings.catalog.find_at(&backend.name, theirs);
-        let answer = model_card::show(Abilities {
+        let answer = (format.write_answer)(Abilities {
             thinks: known.thinking.is_some_and(|form| form != Form::None),
             sees: known.vision,
             context: known.context,
@@ -305,48 +309,7 @@ fn complete(card: ModelCard, settings: &Settings, backend: &Backend) -> ModelCar
     }
 }
 
-/// Whether a path asks for models. Paths with a method, such as `:generateContent`, are turns.
-pub fn is_about_models(path: &str) -> bool {
-    if Page::at(path) == Some(Page::Tags) {
-        return true;
-    }
-    ["/v1/models", "/v1beta/models", "/models"]
-        .iter()
-        .filter_map(|start| path.strip_prefix(start))
-        .any(|rest| rest.is_empty() || rest.starts_with('/') && !rest.contains(':'))
-}
-
-/// The model that a path names. `None` if it asks for all.
-fn named(path: &str) -> Option<&str> {
-    let (_, name) = path.split_once("/models/")?;
-    Some(name).filter(|name| !name.is_empty())
-}
-
 /// Whether a listed name is the requested one. Ollama's clients may omit `:latest`.
 fn is_same(listed: &str, incoming: &str) -> bool {
     listed.strip_suffix(":latest").unwrap_or(listed) == incoming
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn path_is_about_models_unless_it_names_a_method() {
-        for (path, about, name) in [
-            ("/v1/models", true, None),
-            ("/v1/models/", true, None),
-            ("/v1/models/gpt-6", true, Some("gpt-6")),
-            ("/v1beta/models/gemini-3", true, Some("gemini-3")),
-            ("/models", true, None),
-            ("/api/tags", true, None),
-            ("/api/tag", false, None),
-            ("/v1/models/openai/gpt-6", true, Some("openai/gpt-6")),
-            ("/v1beta/models/gemini-3:countTokens", false, Some("gemini-3:countTokens")),
-            ("/v1/modelsx", false, None),
-        ] {
-            assert_eq!(is_about_models(path), about, "{path}");
-            assert_eq!(named(path), name, "{path}");
-        }
-    }
 }

@@ -5,7 +5,7 @@
 pub use super::anthropic::client_reply::{PING, error_event};
 pub use super::anthropic::upstream_reply::ReplyReader;
 pub use super::anthropic::{
-    BETA_BINDING_CONTROLS, BETA_INTERLEAVED, outline, prefix, rewrite, settings,
+    BETA_BINDING_CONTROLS, BETA_HEADER, BETA_INTERLEAVED, outline, prefix, rewrite, settings,
     think_between_tools,
 };
 

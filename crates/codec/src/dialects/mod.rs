@@ -25,8 +25,10 @@ use self::shared::{losses, openai_models};
 pub mod ag_ui;
 pub mod anthropic;
 pub mod blocks;
+pub mod client_headers;
 pub mod events;
 pub mod gemini;
+pub mod model_paths;
 pub mod ndjson;
 pub mod ollama;
 pub mod opaque_outline;
@@ -39,7 +41,7 @@ pub mod ui_stream;
 
 /// A signature that says "made elsewhere". Providers that sign tool calls accept it in place of their own.
 pub use gemini::SKIP_SIGNATURE;
-pub use shared::model_card::ModelCard;
+pub use shared::model_card::{Abilities, ModelCard, ModelDetailsFormat};
 pub use shared::refusal::{Refusal, RefusalKind};
 pub use shared::{custom_tools, segments};
 

@@ -4,6 +4,7 @@ use bytes::Bytes;
 use http::Response;
 use serde_json::{Value, json};
 use throughline_canonical::BlockKey;
+use throughline_codec::dialects::client_headers::without_key;
 use throughline_codec::dialects::{self, Operation, Refusal, RefusalKind};
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -50,7 +51,7 @@ impl Plan for OpaquePlan {
         let (path, renamed) = (&request.incoming.path, self.asked_model.is_some());
         let query = match backend.auth {
             Auth::Passthrough => request.incoming.query.clone(),
-            _ => request.incoming.query.as_deref().map(headers::without_key),
+            _ => request.incoming.query.as_deref().map(without_key),
         };
         let passthrough = backend.dialect.passthrough();
         OutboundRequest {

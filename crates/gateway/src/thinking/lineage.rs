@@ -10,6 +10,9 @@ use throughline_canonical::thinking::hex;
 use throughline_canonical::{Request, Role};
 use throughline_codec::dialects::blocks::outline::{self, Outline};
 use throughline_codec::dialects::blocks::prefix;
+use throughline_codec::dialects::client_headers::SESSIONS;
+
+use crate::headers::CONVERSATION;
 
 /// Identifies a client's session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -35,15 +38,6 @@ pub struct Lineage {
     pub id: LineageId,
 }
 
-/// Headers by which clients name a session. The first one present counts.
-const SESSION_HEADERS: [&str; 5] = [
-    "x-throughline-conversation",
-    "x-claude-code-session-id",
-    "x-session-id",
-    "session-id",
-    "thread-id",
-];
-
 impl Lineage {
     /// Finds the lineage of an outlined request.
     pub fn find(headers: &HeaderMap, body: &[u8], outline: &Outline) -> Self {
@@ -68,7 +62,8 @@ impl Lineage {
     }
 
     fn from(headers: &HeaderMap, name: Option<&str>, beginning: [u8; 16]) -> Self {
-        let by_header = SESSION_HEADERS.iter().find_map(|name| headers.get(*name));
+        let mut names = std::iter::once(CONVERSATION).chain(SESSIONS);
+        let by_header = names.find_map(|name| headers.get(name));
         let tag = match (by_header, name) {
             (Some(value), _) => digest(&[b"header", value.as_bytes()]),
             (None, Some(user)) => digest(&[b"user", session_of(user).as_bytes()]),

@@ -203,16 +203,16 @@ pub mod suite {
         StoredBlock {
             key: BlockKey([number; 32]),
             origin: Some(Arc::new(Origin {
-                domain: "anthropic".into(),
+                domain: "d".into(),
                 backend: "a".into(),
-                model: "claude".into(),
+                model: "m".into(),
                 credential: "c0ffee".into(),
             })),
             cut: false,
             prefix: Some(Prefix([number; 16])),
             dropped: Some(Prefix([number + 100; 16])),
             accepted: vec![],
-            refused: vec!["glm".into()],
+            refused: vec!["b".into()],
         }
     }
 
@@ -233,7 +233,7 @@ pub mod suite {
         let tag = SessionTag([9; 16]);
         let status =
             BlockStatus { session: 3, confirmed: true, registered: 1_700_000_000_000, gone: false };
-        let stored_session = StoredSession { session: 3, backend: "glm".into() };
+        let stored_session = StoredSession { session: 3, backend: "b".into() };
         let unknown = StoredBlock {
             origin: None,
             cut: true,
@@ -267,7 +267,7 @@ pub mod suite {
                 Change::ForgetLineage(two),
                 Change::ForgetSession(SessionTag([8; 16])),
                 Change::ForgetBlock(block(2).key),
-                Change::Fact("active".into(), Some("glm".into())),
+                Change::Fact("active".into(), Some("b".into())),
                 Change::Fact("other".into(), None),
             ])
             .await
@@ -277,7 +277,7 @@ pub mod suite {
             statuses: vec![(one, block(1).key, BlockStatus { gone: true, ..status })],
             lineages: vec![(one, tag, 7)],
             sessions: vec![(tag, stored_session)],
-            facts: HashMap::from([("active".into(), "glm".into())]),
+            facts: HashMap::from([("active".into(), "b".into())]),
         };
         let found = store.load().await.expect("the store reads");
         assert_eq!(sorted(found), sorted(expected));

@@ -3,6 +3,7 @@
 
 use http::{Response, header};
 use throughline_canonical::Fault;
+use throughline_codec::dialects::client_headers::without_key;
 
 use crate::backend::{Auth, Backend};
 use crate::gateway::Gateway;
@@ -50,11 +51,7 @@ impl Gateway {
         // Remove a key from the query too if it is not meant for this backend.
         let query = match backend.auth {
             Auth::Passthrough => incoming.query.clone(),
-            _ => incoming
-                .query
-                .as_deref()
-                .map(headers::without_key)
-                .filter(|query| !query.is_empty()),
+            _ => incoming.query.as_deref().map(without_key).filter(|query| !query.is_empty()),
         };
         let address = (incoming.path.as_str(), query.as_deref());
         let sent = self.request(&backend, &incoming.method, address, head, body, timeout);

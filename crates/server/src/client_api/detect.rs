@@ -3,13 +3,13 @@
 use http::{HeaderMap, header};
 use throughline_codec::dialects::anthropic::Anthropic;
 use throughline_codec::dialects::gemini::Gemini;
+use throughline_codec::dialects::model_paths::is_about_models;
 use throughline_codec::dialects::ollama::Ollama;
 use throughline_codec::dialects::openai_chat::OpenAiChat;
 use throughline_codec::dialects::openai_responses::OpenAiResponses;
 use throughline_codec::dialects::{CLIENT, ClientDialect};
 use throughline_conversations::responses::Responses;
 use throughline_gateway::headers::BACKEND;
-use throughline_gateway::models::is_about_models;
 
 /// A path without its pin, and the backend that the request pins.
 #[derive(Debug, PartialEq, Eq)]

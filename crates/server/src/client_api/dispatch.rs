@@ -10,11 +10,11 @@ use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, Method, StatusCode};
 use http_body_util::BodyExt;
 use throughline_canonical::{Fault, FaultKind};
+use throughline_codec::dialects::model_paths::is_about_models;
 use throughline_codec::dialects::ollama::Page;
 use throughline_codec::dialects::{CLIENT, openai_responses, ui_stream};
 use throughline_conversations::responses::Responses;
 use throughline_gateway::IncomingRequest;
-use throughline_gateway::models::is_about_models;
 
 use super::admit::{self, MethodUse};
 use super::body::read_body;

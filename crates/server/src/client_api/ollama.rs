@@ -5,6 +5,7 @@ use axum::response::{IntoResponse, Response};
 use http::Method;
 use http_body_util::BodyExt;
 use serde_json::json;
+use throughline_codec::dialects::ollama::model_card::DETAILS;
 use throughline_codec::dialects::ollama::{Page, VERSION};
 use throughline_gateway::IncomingRequest;
 
@@ -37,7 +38,7 @@ pub(super) async fn answer(
             into_response(app.gateway.models(request, body).await)
         }
         Page::Show => match read_body(body, MAX_SHOW_BYTES).await {
-            Ok(body) => into_response(app.gateway.show(request, body).await),
+            Ok(body) => into_response(app.gateway.show(request, body, &DETAILS).await),
             Err(fault) => refuse(app, request.dialect, &fault),
         },
         // Models run at the backends; this server has none loaded.

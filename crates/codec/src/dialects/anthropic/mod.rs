@@ -41,6 +41,8 @@ mod upstream_request;
 pub use errors::refusal;
 pub use passthrough::{outline, prefix, rewrite, settings};
 
+/// The header that enables preliminary features.
+pub const BETA_HEADER: &str = "anthropic-beta";
 /// Enables interleaved thinking on older models with manual thinking.
 pub const BETA_INTERLEAVED: &str = "interleaved-thinking-2025-05-14";
 /// Lets a request choose what happens to thinking that is bound to another conversation.
@@ -199,12 +201,12 @@ fn interleave(request: &Request, outgoing: &mut Outgoing) {
         return;
     }
     let mut headers = outgoing.headers.iter_mut();
-    match headers.find(|(name, _)| *name == "anthropic-beta") {
+    match headers.find(|(name, _)| *name == BETA_HEADER) {
         Some((_, betas)) => {
             betas.push(',');
             betas.push_str(BETA_INTERLEAVED);
         }
-        None => outgoing.headers.push(("anthropic-beta", BETA_INTERLEAVED.to_owned())),
+        None => outgoing.headers.push((BETA_HEADER, BETA_INTERLEAVED.to_owned())),
     }
 }
 

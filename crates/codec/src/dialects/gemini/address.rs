@@ -3,7 +3,7 @@
 use throughline_canonical::{Fault, FaultKind};
 
 use super::Variant;
-use crate::dialects::shared::segments::{decode, encode, query_value};
+use crate::dialects::shared::segments::{decode, encode};
 
 /// The method in a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,11 +73,6 @@ fn after_collection<'a>(resource: &'a str, collection: &str) -> Option<&'a str> 
         from = at + collection.len();
     }
     None
-}
-
-/// The API key in a query.
-pub fn key(query: &str) -> Option<String> {
-    query_value(query, "key")
 }
 
 /// Whether a query asks for server-sent events.
@@ -195,12 +190,6 @@ mod tests {
         ] {
             assert_eq!(write(model, Method::Count, Variant::default()), path);
         }
-    }
-
-    #[test]
-    fn key_is_read_from_the_query() {
-        assert_eq!(key("alt=sse&key=a%2Bb%3D"), Some("a+b=".to_owned()));
-        assert_eq!(key("alt=sse&monkey=a"), None);
     }
 
     #[test]

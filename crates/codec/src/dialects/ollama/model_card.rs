@@ -4,22 +4,20 @@ use serde_json::{Map, Value, json};
 use throughline_canonical::Fault;
 
 use super::LATEST;
-use crate::dialects::{ModelCard, Models};
+use crate::dialects::{Abilities, ModelCard, ModelDetailsFormat, Models};
 use crate::json::{Node, read_object};
 
 /// We do not know when a model was created, but clients expect a date.
 const MADE: &str = "1970-01-01T00:00:00Z";
 
-/// The abilities of a model.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Abilities {
-    /// Whether it thinks.
-    pub thinks: bool,
-    /// Whether it reads images.
-    pub sees: bool,
-    /// Maximum number of input tokens.
-    pub context: Option<u64>,
-}
+/// `POST /api/show`.
+pub static DETAILS: ModelDetailsFormat = ModelDetailsFormat {
+    read_request: read_name,
+    write_request: |name| json!({"model": name}).to_string(),
+    write_answer: write_details,
+    // Clients look for this text before they offer to pull the model.
+    not_found: |name| format!("model '{name}' not found"),
+};
 
 /// Reads the model list, or the description of one model, which does not contain its name.
 pub(super) fn read(answer: &Value) -> Vec<ModelCard> {
@@ -67,11 +65,7 @@ pub(super) fn write(models: Models<'_>) -> Value {
 }
 
 /// The model that a client asks about, without the default tag.
-///
-/// # Errors
-///
-/// Fails if the body names no model.
-pub fn asked_for(body: &[u8]) -> Result<String, Fault> {
+pub(super) fn read_name(body: &[u8]) -> Result<String, Fault> {
     let body = read_object(body)?;
     let root = Node::root(&body);
     // The older name of the member.
@@ -88,14 +82,8 @@ pub fn asked_for(body: &[u8]) -> Result<String, Fault> {
     }
 }
 
-/// The message for an unknown model. Clients look for this text before they offer to pull the
-/// model.
-pub fn not_found(name: &str) -> String {
-    format!("model '{name}' not found")
-}
-
 /// Writes the description of a model.
-pub fn show(abilities: Abilities) -> Value {
+pub(super) fn write_details(abilities: Abilities) -> Value {
     let mut can = vec!["completion", "tools"];
     if abilities.sees {
         can.push("vision");

@@ -1,5 +1,6 @@
 //! The description of a model by its server. `None` means that the server does not say.
 
+use serde_json::Value;
 use throughline_canonical::{Effort, Fault};
 
 use super::segments::query_value;
@@ -25,6 +26,30 @@ pub struct ModelCard {
     pub between_tools: Option<bool>,
     /// The efforts it accepts; empty if unknown.
     pub efforts: Vec<Effort>,
+}
+
+/// The abilities of a model.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Abilities {
+    /// Whether it thinks.
+    pub thinks: bool,
+    /// Whether it reads images.
+    pub sees: bool,
+    /// Maximum number of input tokens.
+    pub context: Option<u64>,
+}
+
+/// How a dialect asks for the abilities of one model, and how it answers.
+#[derive(Clone, Copy, Debug)]
+pub struct ModelDetailsFormat {
+    /// Reads the name of the model from a request.
+    pub read_request: fn(&[u8]) -> Result<String, Fault>,
+    /// Writes a request for a model of this name.
+    pub write_request: fn(&str) -> String,
+    /// Writes the answer.
+    pub write_answer: fn(Abilities) -> Value,
+    /// The message for an unknown model.
+    pub not_found: fn(&str) -> String,
 }
 
 const MAX_PAGE: usize = 1000;

@@ -11,7 +11,7 @@ use throughline_canonical::{
 
 use self::messages::{write_text, write_turns};
 use super::client_request::KNOWN;
-use super::{BETA_BINDING_CONTROLS, EFFORTS, NAME, VERSION_WITH_SAMPLING, record};
+use super::{BETA_BINDING_CONTROLS, BETA_HEADER, EFFORTS, NAME, VERSION_WITH_SAMPLING, record};
 use crate::dialects::{Outgoing, Target};
 use crate::json::{ObjectWriter, quote_bytes};
 
@@ -83,7 +83,7 @@ pub(super) fn write(request: &Request, target: &Target<'_>) -> Lossy<Outgoing> {
     write_turns(&turns, body.key("messages"));
     body.end();
     if !writing.betas.is_empty() {
-        outgoing.headers.push(("anthropic-beta", writing.betas.join(",")));
+        outgoing.headers.push((BETA_HEADER, writing.betas.join(",")));
     }
     Lossy { value: outgoing, losses: writing.losses }
 }

@@ -4,8 +4,9 @@ use serde_json::json;
 use throughline_canonical::Fault;
 
 use super::Ollama;
+use crate::dialects::Abilities;
 use crate::dialects::ollama::Page;
-use crate::dialects::ollama::model_card::{Abilities, asked_for, show};
+use crate::dialects::ollama::model_card::{read_name, write_details};
 use crate::dialects::{ClientDialect, ModelCard, Models, UpstreamDialect};
 
 #[test]
@@ -30,10 +31,10 @@ fn a_model_list_survives_a_round_trip() {
 
 #[test]
 fn a_shown_model_has_its_capabilities() {
-    let shown = show(Abilities { thinks: true, sees: true, context: Some(9) });
+    let shown = write_details(Abilities { thinks: true, sees: true, context: Some(9) });
     assert_eq!(shown["capabilities"], json!(["completion", "tools", "vision", "thinking"]));
     assert_eq!(shown["model_info"]["throughline.context_length"], 9);
-    let plain = show(Abilities::default());
+    let plain = write_details(Abilities::default());
     assert_eq!(plain["capabilities"], json!(["completion", "tools"]));
 }
 
@@ -46,10 +47,10 @@ fn rejects_a_show_request_without_a_model() {
         ("{}", Err("model: is required")),
         (r#"{"model":7}"#, Err("model: expected a string, found a number")),
     ] {
-        let asked = asked_for(body.as_bytes());
+        let asked = read_name(body.as_bytes());
         assert_eq!(asked, found.map(str::to_owned).map_err(Fault::invalid), "{body}");
     }
-    assert!(asked_for(b"x").is_err());
+    assert!(read_name(b"x").is_err());
 }
 
 #[test]
