@@ -7,7 +7,7 @@ use throughline_gateway::thinking::store::{Change, Store, suite};
 async fn memory_store_passes_the_suite() {
     let folder = tempfile::tempdir().unwrap();
     let store = SqliteStore::open(&folder.path().join("memory.db")).await.unwrap();
-    suite::keeps_its_promise(&store).await;
+    suite::check_store(&store).await;
 }
 
 #[tokio::test]
@@ -15,7 +15,7 @@ async fn reopened_store_has_the_same_content() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("memory.db");
     let store = SqliteStore::open(&path).await.unwrap();
-    suite::keeps_its_promise(&store).await;
+    suite::check_store(&store).await;
     let before = store.load().await.unwrap();
     drop(store);
     let again = SqliteStore::open(&path).await.unwrap();
@@ -45,5 +45,5 @@ async fn conversation_store_passes_the_suite() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("throughline.db");
     let store = SqliteConversations::open(&path).await.unwrap();
-    throughline_conversations::suite::keeps_its_promise(&store).await;
+    throughline_conversations::suite::check_store(&store).await;
 }

@@ -58,7 +58,7 @@ fn files_with(folder: &Path, words: &str) -> Vec<String> {
 #[tokio::test]
 async fn vault_store_passes_the_suite() {
     let folder = tempfile::tempdir().unwrap();
-    suite::keeps_its_promise(&*open(folder.path()).await).await;
+    suite::check_store(&*open(folder.path()).await).await;
 }
 
 #[tokio::test]

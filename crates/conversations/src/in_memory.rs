@@ -179,6 +179,6 @@ impl Store for InMemory {
 mod tests {
     #[tokio::test]
     async fn in_memory_store_passes_the_suite() {
-        crate::suite::keeps_its_promise(&super::InMemory::default()).await;
+        crate::suite::check_store(&super::InMemory::default()).await;
     }
 }

@@ -37,7 +37,7 @@ async fn path(store: &dyn Store, id: &str, most: usize) -> Vec<String> {
 ///
 /// # Panics
 /// If the store fails a check.
-pub async fn keeps_its_promise(store: &dyn Store) {
+pub async fn check_store(store: &dyn Store) {
     nodes_hang_on_one_another(store).await;
     references_move_only_from_where_they_stand(store).await;
     logs_keep_their_order(store).await;

@@ -54,7 +54,7 @@ impl Gateway {
             && only.names().next().is_none()
         {
             let pin = Some(only.name.clone());
-            return self.pass(IncomingRequest { pin, ..incoming }, body).await;
+            return self.forward_request(IncomingRequest { pin, ..incoming }, body).await;
         }
         let cards = match self.all(&settings, &incoming, &backends).await {
             Ok(cards) => cards,
@@ -106,7 +106,7 @@ impl Gateway {
             let body = (format.write_request)(theirs);
             incoming.headers.insert(header::CONTENT_LENGTH, body.len().into());
             incoming.pin = Some(backend.name.clone());
-            return self.pass(incoming, whole(body.into())).await;
+            return self.forward_request(incoming, whole(body.into())).await;
         }
         if !self.may_be_served(&settings, &incoming, &name).await {
             let fault = Fault::new(FaultKind::NotFound, (format.not_found)(&name));

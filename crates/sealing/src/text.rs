@@ -9,7 +9,7 @@ use base64::alphabet;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 
 /// The start of every such text.
-pub const BEGINNING: &str = "TLine1";
+pub const PREFIX: &str = "TLine1";
 
 /// `TLine1` and two more letters are exactly six bytes, so that the text of the sealed bytes does not
 /// depend on them.
@@ -55,7 +55,7 @@ mod tests {
         {
             assert_eq!(read(text), None, "{text}");
         }
-        assert!(HEAD.starts_with(BEGINNING));
+        assert!(HEAD.starts_with(PREFIX));
     }
 
     proptest! {

@@ -1,10 +1,10 @@
 //! Paths where clients of all dialects ask about models.
 
-use super::ollama::Page;
+use super::ollama::Endpoint;
 
 /// Whether a path asks for models. Paths with a method, such as `:generateContent`, are turns.
 pub fn is_about_models(path: &str) -> bool {
-    if Page::at(path) == Some(Page::Tags) {
+    if Endpoint::at(path) == Some(Endpoint::Tags) {
         return true;
     }
     ["/v1/models", "/v1beta/models", "/models"]

@@ -137,7 +137,7 @@ impl Responses {
 
     async fn forward(&self, incoming: IncomingRequest, body: Bytes) -> Answer {
         let body = Full::new(body).map_err(|never| match never {}).boxed_unsync();
-        plain(self.gateway.pass(incoming, body).await)
+        plain(self.gateway.forward_request(incoming, body).await)
     }
 
     async fn response(

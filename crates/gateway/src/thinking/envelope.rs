@@ -105,7 +105,7 @@ impl Envelopes {
 
     /// Whether a text starts like an envelope. It is not opened, so it may still be invalid.
     pub fn looks_ours(text: &str) -> bool {
-        text.trim_start().starts_with(text::BEGINNING)
+        text.trim_start().starts_with(text::PREFIX)
     }
 
     /// The hash that binds an envelope to its text or data.

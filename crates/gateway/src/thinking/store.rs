@@ -228,7 +228,7 @@ pub mod suite {
     ///
     /// # Panics
     /// If the store fails a check.
-    pub async fn keeps_its_promise(store: &impl Store) {
+    pub async fn check_store(store: &impl Store) {
         let (one, two) = (LineageId([1; 16]), LineageId([2; 16]));
         let tag = SessionTag([9; 16]);
         let status =
@@ -290,6 +290,6 @@ mod tests {
 
     #[tokio::test]
     async fn in_memory_store_passes_the_suite() {
-        suite::keeps_its_promise(&InMemory::default()).await;
+        suite::check_store(&InMemory::default()).await;
     }
 }

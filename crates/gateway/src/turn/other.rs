@@ -34,7 +34,7 @@ async fn read_error(backend: &Backend, response: Response<UpstreamBody>) -> Faul
 
 impl Gateway {
     /// Forwards a request that is not a turn.
-    pub async fn pass(&self, incoming: IncomingRequest, body: RequestBody) -> Reply {
+    pub async fn forward_request(&self, incoming: IncomingRequest, body: RequestBody) -> Reply {
         let settings = self.settings();
         let id = self.turns.id(unix_ms());
         let chosen =

@@ -11,7 +11,7 @@ use http::{HeaderMap, Method, StatusCode};
 use http_body_util::BodyExt;
 use throughline_canonical::{Fault, FaultKind};
 use throughline_codec::dialects::model_paths::is_about_models;
-use throughline_codec::dialects::ollama::Page;
+use throughline_codec::dialects::ollama::Endpoint;
 use throughline_codec::dialects::{CLIENT, openai_responses, ui_stream};
 use throughline_conversations::responses::Responses;
 use throughline_gateway::IncomingRequest;
@@ -56,7 +56,7 @@ pub async fn dispatch(State(app): State<Arc<App>>, request: Request) -> Response
     }
     match resource {
         Resource::StoredResponses => stored_responses(&app, request, body).await,
-        Resource::Ollama(page) => ollama::answer(&app, request, page, body).await,
+        Resource::Ollama(endpoint) => ollama::answer(&app, request, endpoint, body).await,
         Resource::Turn => match admit::method_use(&request) {
             MethodUse::Run => run_turn(&app, request, body).await,
             MethodUse::Forward => forward(&app, request, body).await,
@@ -73,7 +73,7 @@ enum Resource {
     /// Responses and conversations that this server stores.
     StoredResponses,
     /// Ollama's questions about models and about the server.
-    Ollama(Page),
+    Ollama(Endpoint),
     /// A turn with the model, or the plan of one.
     Turn,
     /// Anything else that a provider may serve.
@@ -85,8 +85,8 @@ impl Resource {
         if Responses::handles(path) {
             return Some(Self::StoredResponses);
         }
-        if let Some(page) = Page::at(path) {
-            return Some(Self::Ollama(page));
+        if let Some(endpoint) = Endpoint::at(path) {
+            return Some(Self::Ollama(endpoint));
         }
         if path == plan::PATH || CLIENT.iter().any(|dialect| dialect.operation(path).is_some()) {
             return Some(Self::Turn);
@@ -123,7 +123,7 @@ async fn forward(app: &App, request: IncomingRequest, body: Body) -> Response {
     if request.method == Method::GET && is_about_models(&request.path) {
         return into_response(app.gateway.models(request, body).await);
     }
-    into_response(app.gateway.pass(request, body).await)
+    into_response(app.gateway.forward_request(request, body).await)
 }
 
 /// Answers the probes that clients send when they start, and 404 for everything else.

@@ -6,7 +6,7 @@ use http::Method;
 use http_body_util::BodyExt;
 use serde_json::json;
 use throughline_codec::dialects::ollama::model_card::DETAILS;
-use throughline_codec::dialects::ollama::{Page, VERSION};
+use throughline_codec::dialects::ollama::{Endpoint, VERSION};
 use throughline_gateway::IncomingRequest;
 
 use super::admit::reject_method;
@@ -21,28 +21,28 @@ const MAX_SHOW_BYTES: usize = 64 << 10;
 pub(super) async fn answer(
     app: &App,
     request: IncomingRequest,
-    page: Page,
+    endpoint: Endpoint,
     body: Body,
 ) -> Response {
-    let allowed = match page {
-        Page::Show => "POST",
-        Page::Tags | Page::Running | Page::Version => "GET",
+    let allowed = match endpoint {
+        Endpoint::Show => "POST",
+        Endpoint::Tags | Endpoint::Running | Endpoint::Version => "GET",
     };
     let is_probe = request.method == Method::HEAD && allowed == "GET";
     if request.method.as_str() != allowed && !is_probe {
         return reject_method(app, &request, allowed);
     }
-    match page {
-        Page::Tags => {
+    match endpoint {
+        Endpoint::Tags => {
             let body = body.map_err(Into::into).boxed_unsync();
             into_response(app.gateway.models(request, body).await)
         }
-        Page::Show => match read_body(body, MAX_SHOW_BYTES).await {
+        Endpoint::Show => match read_body(body, MAX_SHOW_BYTES).await {
             Ok(body) => into_response(app.gateway.show(request, body, &DETAILS).await),
             Err(fault) => refuse(app, request.dialect, &fault),
         },
         // Models run at the backends; this server has none loaded.
-        Page::Running => axum::Json(json!({"models": []})).into_response(),
-        Page::Version => axum::Json(json!({"version": VERSION})).into_response(),
+        Endpoint::Running => axum::Json(json!({"models": []})).into_response(),
+        Endpoint::Version => axum::Json(json!({"version": VERSION})).into_response(),
     }
 }

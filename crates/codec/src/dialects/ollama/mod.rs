@@ -74,7 +74,7 @@ mod ours {
 
 /// Paths of this dialect about models or the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Page {
+pub enum Endpoint {
     /// All models.
     Tags,
     /// One model.
@@ -85,8 +85,8 @@ pub enum Page {
     Version,
 }
 
-impl Page {
-    /// The page at a path.
+impl Endpoint {
+    /// The endpoint at a path.
     pub fn at(path: &str) -> Option<Self> {
         Some(match path {
             "/api/tags" => Self::Tags,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use throughline_canonical::{BlockKey, Reason};
 use throughline_codec::dialects::blocks::outline::{Block, BlockKind};
 use throughline_codec::json::{Edits, Span, each_member, quote, slice, text};
-use throughline_sealing::text::BEGINNING;
+use throughline_sealing::text::PREFIX;
 
 use crate::gateway::Gateway;
 use crate::history::recall::key_of;
@@ -50,7 +50,7 @@ impl Gateway {
         };
         let bytes = slice(body, &block.span);
         // Almost no block has one, so this search must be cheap.
-        memchr::memmem::find(bytes, BEGINNING.as_bytes())?;
+        memchr::memmem::find(bytes, PREFIX.as_bytes())?;
         let mut found = None;
         let members = each_member(body, block.span.start, |key, _, span| {
             if key == b"signature" || key == b"data" {

@@ -128,7 +128,7 @@ pub mod suite {
     ///
     /// # Panics
     /// If the store fails a check.
-    pub async fn keeps_its_promise(store: &impl VaultStore) {
+    pub async fn check_store(store: &impl VaultStore) {
         let works = "the store works";
         store.trim(0, 0).await.expect(works);
         assert_eq!(known(store).await, []);
@@ -169,6 +169,6 @@ mod tests {
 
     #[tokio::test]
     async fn in_memory_vault_passes_the_suite() {
-        suite::keeps_its_promise(&InMemoryVault::default()).await;
+        suite::check_store(&InMemoryVault::default()).await;
     }
 }

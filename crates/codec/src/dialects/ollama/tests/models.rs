@@ -5,7 +5,7 @@ use throughline_canonical::Fault;
 
 use super::Ollama;
 use crate::dialects::Abilities;
-use crate::dialects::ollama::Page;
+use crate::dialects::ollama::Endpoint;
 use crate::dialects::ollama::model_card::{read_name, write_details};
 use crate::dialects::{ClientDialect, ModelCard, Models, UpstreamDialect};
 
@@ -55,14 +55,14 @@ fn rejects_a_show_request_without_a_model() {
 
 #[test]
 fn each_endpoint_has_its_path() {
-    for (path, page) in [
-        ("/api/tags", Some(Page::Tags)),
-        ("/api/show", Some(Page::Show)),
-        ("/api/ps", Some(Page::Running)),
-        ("/api/version", Some(Page::Version)),
+    for (path, endpoint) in [
+        ("/api/tags", Some(Endpoint::Tags)),
+        ("/api/show", Some(Endpoint::Show)),
+        ("/api/ps", Some(Endpoint::Running)),
+        ("/api/version", Some(Endpoint::Version)),
         ("/api/chat", None),
         ("/api/tags/x", None),
     ] {
-        assert_eq!(Page::at(path), page, "{path}");
+        assert_eq!(Endpoint::at(path), endpoint, "{path}");
     }
 }
