@@ -57,7 +57,7 @@ impl Reading for DynamoV1 {
             }
             Some(calls) => {
                 calls.push(chunk(result.reasoning_text, result.normal_text, None));
-                calls.tell(sink);
+                calls.emit(sink);
             }
         }
     }
@@ -73,7 +73,7 @@ impl Reading for DynamoV1 {
                 let end = Some(FinishReason::Stop);
                 calls.push(chunk(result.reasoning_text, result.normal_text, end));
                 calls.queue.lock().close();
-                calls.tell(sink);
+                calls.emit(sink);
             }
         }
     }
@@ -109,7 +109,7 @@ impl Jail {
     }
 
     /// Takes all chunks that are ready. The stream waits only for its input.
-    fn tell(&mut self, sink: &mut impl Sink) {
+    fn emit(&mut self, sink: &mut impl Sink) {
         let mut context = Context::from_waker(Waker::noop());
         while let Poll::Ready(Some(chunk)) = self.output.as_mut().poll_next(&mut context) {
             for choice in chunk.data.into_iter().flat_map(|data| data.choices) {

@@ -44,17 +44,17 @@ impl Reading for DynamoV2 {
     fn push(&mut self, piece: &str, sink: &mut impl Sink) {
         // Its documentation says that output before an error counts.
         let _ = self.parser.parse_into(piece, &mut self.output);
-        tell(&mut self.output, sink);
+        emit(&mut self.output, sink);
     }
 
     fn finish(&mut self, sink: &mut impl Sink) {
         if let Ok(mut output) = self.parser.finish() {
-            tell(&mut output, sink);
+            emit(&mut output, sink);
         }
     }
 }
 
-fn tell(output: &mut UnifiedParserOutput, sink: &mut impl Sink) {
+fn emit(output: &mut UnifiedParserOutput, sink: &mut impl Sink) {
     for event in output.events.drain(..) {
         match event {
             UnifiedParserEvent::Text(text) => sink.content(&text),

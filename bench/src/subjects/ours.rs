@@ -24,21 +24,21 @@ pub(crate) fn open(format: Format) -> Ours {
 impl Ours {
     /// Takes bytes, which may be cut inside a code point.
     pub(crate) fn push_bytes(&mut self, piece: &[u8], sink: &mut impl Sink) {
-        self.0.push(piece, |event| tell(event, sink));
+        self.0.push(piece, |event| emit(event, sink));
     }
 }
 
 impl Reading for Ours {
     fn push(&mut self, piece: &str, sink: &mut impl Sink) {
-        self.0.push_str(piece, |event| tell(event, sink));
+        self.0.push_str(piece, |event| emit(event, sink));
     }
 
     fn finish(&mut self, sink: &mut impl Sink) {
-        self.0.finish(|event| tell(event, sink));
+        self.0.finish(|event| emit(event, sink));
     }
 }
 
-fn tell(event: Event<'_>, sink: &mut impl Sink) {
+fn emit(event: Event<'_>, sink: &mut impl Sink) {
     match event {
         Event::Reasoning(text) => sink.reasoning(text),
         Event::Content(text) => sink.content(text),

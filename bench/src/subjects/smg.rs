@@ -58,7 +58,7 @@ impl Smg {
             return;
         };
         sink.content(&result.normal_text);
-        tell(result.calls, sink);
+        emit(result.calls, sink);
     }
 }
 
@@ -77,13 +77,13 @@ impl Reading for Smg {
             self.answer(&result.normal_text, sink);
         }
         if let Some(calls) = &mut self.calls {
-            tell(calls.get_unstreamed_tool_args().unwrap_or_default(), sink);
+            emit(calls.get_unstreamed_tool_args().unwrap_or_default(), sink);
             sink.content(&calls.take_unstreamed_normal_text());
         }
     }
 }
 
-fn tell(calls: Vec<ToolCallItem>, sink: &mut impl Sink) {
+fn emit(calls: Vec<ToolCallItem>, sink: &mut impl Sink) {
     for call in calls {
         if let Some(name) = &call.name {
             sink.call(call.tool_index, name);

@@ -161,7 +161,7 @@ mod tests {
 
     #[test]
     fn name_that_is_not_a_plain_word_stays_out_of_headers() {
-        for (name, told) in [
+        for (name, part) in [
             ("server_tool_use", "server_tool_use"),
             ("a b", "block"),
             ("a\r\nx: y", "block"),
@@ -170,7 +170,7 @@ mod tests {
         ] {
             assert_eq!(
                 Loss::of_part(name, "foreign_dialect").to_string(),
-                format!("part_omitted={told};reason=foreign_dialect")
+                format!("part_omitted={part};reason=foreign_dialect")
             );
         }
     }

@@ -6,7 +6,7 @@ use crate::{Block, BlockStart, Delta, EndDetails, EndReason, Event, Reply};
 
 impl Reply {
     /// Emits the events of the reply, one per part of a block.
-    pub fn tell(&self, out: &mut dyn FnMut(&Event<'_>)) {
+    pub fn emit_events(&self, out: &mut dyn FnMut(&Event<'_>)) {
         out(&Event::MessageStarted { id: (&*self.id).into(), model: (&*self.model).into() });
         for (index, block) in (0..).zip(&self.content) {
             let Some((block, deltas)) = parts(block) else {
@@ -114,7 +114,7 @@ mod tests {
             summary: false,
         };
         let mut fold = Fold::default();
-        reply.tell(&mut |event| fold.push(event));
+        reply.emit_events(&mut |event| fold.push(event));
         assert_eq!(fold.finish(), reply);
     }
 }

@@ -37,7 +37,7 @@ impl CustomTools {
             {
                 *tool = Tool::Function {
                     name: free.name.clone(),
-                    description: Some(free.told()).filter(|text| !text.is_empty()),
+                    description: Some(free.function_description()).filter(|text| !text.is_empty()),
                     parameters: FreeTool::parameters(),
                     strict: None,
                 };

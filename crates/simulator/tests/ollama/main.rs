@@ -46,7 +46,7 @@ async fn accept(server: &Server, body: &Value) -> Value {
 async fn refuse(server: &Server, body: &Value, words: &str) {
     let answer = post(server, "/api/chat", body).await;
     assert_eq!(answer.status, 400, "{body}: {}", answer.text());
-    let told = answer.json();
-    let error = told["error"].as_str().unwrap();
+    let body = answer.json();
+    let error = body["error"].as_str().unwrap();
     assert!(error.contains(words), "{error:?} lacks {words:?}");
 }

@@ -109,8 +109,8 @@ async fn chat_variant_ollama_uses_the_same_model_rules() {
     };
     let refused = ask(PLAIN, "low").await;
     assert_eq!(refused.status, 400);
-    let told = refused.json();
-    let message = told["error"]["message"].as_str().unwrap();
+    let body = refused.json();
+    let message = body["error"]["message"].as_str().unwrap();
     assert_eq!(message, "\"llama3.2:3b\" does not support thinking");
     assert_eq!(ask(PLAIN, "none").await.status, 200);
     assert_eq!(ask(THINKS, "ultra").await.status, 200);

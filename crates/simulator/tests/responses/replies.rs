@@ -83,10 +83,10 @@ async fn string_input_is_accepted_and_a_header_sets_the_deltas() {
 async fn summary_is_sent_only_on_request() {
     let server = Server::strict().await;
     let mut body = stateless("gpt-5.5", "hello redacted");
-    let told = both(&server, &body, &[]).await;
+    let reply = both(&server, &body, &[]).await;
     // Redacted reasoning never has a summary.
-    assert_eq!(told["output"][0]["summary"], json!([]));
-    assert_eq!(told["output"][1]["summary"][0]["type"], "summary_text");
+    assert_eq!(reply["output"][0]["summary"], json!([]));
+    assert_eq!(reply["output"][1]["summary"][0]["type"], "summary_text");
     body["reasoning"] = json!({"effort": "high"});
     let untold = both(&server, &body, &[]).await;
     for item in [&untold["output"][0], &untold["output"][1]] {

@@ -54,17 +54,17 @@ impl FreeTool {
     }
 
     /// The description for a model that only knows functions: it includes the grammar.
-    pub fn told(&self) -> String {
-        let mut told = self.description.clone();
+    pub fn function_description(&self) -> String {
+        let mut description = self.description.clone();
         // The dialects nest the grammar differently.
         let rule = self.grammar.get("grammar").unwrap_or(&self.grammar);
         if let Some(definition) = rule.get("definition").and_then(Value::as_str) {
             let syntax = text(rule, "syntax");
-            told.push_str(&format!(
+            description.push_str(&format!(
                 "\n\n`input` is a text of this grammar ({syntax}):\n\n{definition}"
             ));
         }
-        told
+        description
     }
 
     /// The parameters of the function that stands for a custom tool.

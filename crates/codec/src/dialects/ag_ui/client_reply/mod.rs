@@ -487,7 +487,7 @@ impl ReplyWriter for Writer {
             ..*self
         };
         let mut out = Vec::new();
-        reply.tell(&mut |event| writer.push(event, &mut out));
+        reply.emit_events(&mut |event| writer.push(event, &mut out));
         out
     }
 }

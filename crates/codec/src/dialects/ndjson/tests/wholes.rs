@@ -72,7 +72,7 @@ fn the_events_dialect_writes_canonical_events() {
     use crate::dialects::events::Events;
     let mut writer = Events.reply_writer(&Request::default(), &identity());
     let mut out = Vec::new();
-    reply().tell(&mut |event| writer.push(event, &mut out));
+    reply().emit_events(&mut |event| writer.push(event, &mut out));
     let length = out.len();
     writer.push(&Event::BlockEnded { index: 0 }, &mut out);
     writer.keep_alive(&mut out);

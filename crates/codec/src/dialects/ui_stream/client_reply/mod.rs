@@ -336,7 +336,7 @@ impl ReplyWriter for Writer {
     fn whole(&self, reply: &Reply) -> Vec<u8> {
         let mut writer = Self::with(self.form.clone());
         let mut out = Vec::new();
-        reply.tell(&mut |event| writer.push(event, &mut out));
+        reply.emit_events(&mut |event| writer.push(event, &mut out));
         out
     }
 }
