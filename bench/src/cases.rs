@@ -5,6 +5,9 @@ use crate::measure;
 use crate::sink::{Call, Collected, Truth};
 use crate::subjects::{Format, Reading, Subject, ours};
 
+/// The arguments of most calls.
+const OSLO: &str = r#"{"city": "Oslo"}"#;
+
 /// A difficulty, in the formats that have it. A reader gets the first format that it knows.
 struct Case {
     name: &'static str,
@@ -89,25 +92,13 @@ fn bytes() -> bool {
     truth.difference(&found).is_none()
 }
 
+/// All cases, in the order of the table.
 fn cases() -> Vec<Case> {
-    let oslo = r#"{"city": "Oslo"}"#;
-    let hermes = |arguments: &str| inputs::json_call(Format::Hermes, "get_weather", arguments);
-    let kimi = |arguments: &str| inputs::json_call(Format::KimiK2, "get_weather", arguments);
-    let block = |body: &str| format!("<tool_call>\n{body}\n</tool_call>");
-    let (json, element) = (hermes(oslo), call_in_tags("Oslo"));
-    // The same difficulty around a call of both formats.
-    let around = |write: &dyn Fn(&str) -> String, truth: &dyn Fn(&str) -> Truth| {
-        vec![
-            each(Format::Hermes, &write(&json), truth(&write(&json))),
-            each(Format::Qwen3Coder, &write(&element), truth(&write(&element))),
-        ]
-    };
-    let case = |name, writings| Case { name, writings };
-    let closing = r#"{"city": "a </tool_call> b"}"#;
-    let kimi_closing = r#"{"city": "a <|tool_call_end|> b"}"#;
-    let thinking = r#"{"city": "<think>a</think> b"}"#;
-    let late_name = format!(r#"{{"arguments": {oslo}, "name": "get_weather"}}"#);
-    let parameters = format!(r#"{{"name": "get_weather", "parameters": {oslo}}}"#);
+    [text_cases(), argument_cases(), syntax_cases()].into_iter().flatten().collect()
+}
+
+/// Reasoning, and text next to calls.
+fn text_cases() -> Vec<Case> {
     vec![
         case(
             "closer cut right after `<`",
@@ -134,7 +125,7 @@ fn cases() -> Vec<Case> {
                         "Let me look. <tool_call>\n{\"name\": \"get_weather\", ",
                         "\"arguments\": {\"city\": \"Oslo\"}}\n</tool_call>",
                     ],
-                    truth("", "Let me look.", &[oslo]),
+                    truth("", "Let me look.", &[OSLO]),
                 ),
                 cut(
                     Format::Qwen3Coder,
@@ -142,16 +133,25 @@ fn cases() -> Vec<Case> {
                         "Let me look. <tool_call>\n<function=get_weather>\n<parameter=ci",
                         "ty>\nOslo\n</parameter>\n</function>\n</tool_call>",
                     ],
-                    truth("", "Let me look.", &[oslo]),
+                    truth("", "Let me look.", &[OSLO]),
                 ),
             ],
         ),
         case(
             "text before, between and after calls",
             around(&|call| format!("One. {call}\nTwo. {call}\nThree."), &|_| {
-                truth("", "One. Two. Three.", &[oslo, oslo])
+                truth("", "One. Two. Three.", &[OSLO, OSLO])
             }),
         ),
+    ]
+}
+
+/// Markers of the format inside arguments.
+fn argument_cases() -> Vec<Case> {
+    let closing = r#"{"city": "a </tool_call> b"}"#;
+    let kimi_closing = r#"{"city": "a <|tool_call_end|> b"}"#;
+    let thinking = r#"{"city": "<think>a</think> b"}"#;
+    vec![
         case(
             "end marker inside a JSON string",
             vec![each(Format::Hermes, &hermes(closing), truth("", "", &[closing]))],
@@ -167,20 +167,28 @@ fn cases() -> Vec<Case> {
                 each(Format::KimiK2, &kimi(thinking), truth("", "", &[thinking])),
             ],
         ),
+    ]
+}
+
+/// Calls in an unusual form, and blocks that are no calls.
+fn syntax_cases() -> Vec<Case> {
+    let late_name = format!(r#"{{"arguments": {OSLO}, "name": "get_weather"}}"#);
+    let parameters = format!(r#"{{"name": "get_weather", "parameters": {OSLO}}}"#);
+    vec![
         case(
             "a call after a block that is none (only calls compared)",
             around(&|call| format!("{}\n{call}", block("not a call")), &|_| Truth {
                 content: None,
-                ..truth("", "", &[oslo])
+                ..truth("", "", &[OSLO])
             }),
         ),
         case(
             "arguments before name",
-            vec![each(Format::Hermes, &block(&late_name), truth("", "", &[oslo]))],
+            vec![each(Format::Hermes, &block(&late_name), truth("", "", &[OSLO]))],
         ),
         case(
             "`parameters` for `arguments`",
-            vec![each(Format::Hermes, &block(&parameters), truth("", "", &[oslo]))],
+            vec![each(Format::Hermes, &block(&parameters), truth("", "", &[OSLO]))],
         ),
         case(
             "spaces at the start of a text value",
@@ -194,8 +202,8 @@ fn cases() -> Vec<Case> {
             "`[TOOL_CALLS]NAME[ARGS]{}`",
             vec![each(
                 Format::Mistral,
-                &format!("[TOOL_CALLS]get_weather[ARGS]{oslo}"),
-                truth("", "", &[oslo]),
+                &format!("[TOOL_CALLS]get_weather[ARGS]{OSLO}"),
+                truth("", "", &[OSLO]),
             )],
         ),
         case(
@@ -205,6 +213,29 @@ fn cases() -> Vec<Case> {
             }),
         ),
     ]
+}
+
+fn case(name: &'static str, writings: Vec<Writing>) -> Case {
+    Case { name, writings }
+}
+
+fn hermes(arguments: &str) -> String {
+    inputs::json_call(Format::Hermes, "get_weather", arguments)
+}
+
+fn kimi(arguments: &str) -> String {
+    inputs::json_call(Format::KimiK2, "get_weather", arguments)
+}
+
+fn block(body: &str) -> String {
+    format!("<tool_call>\n{body}\n</tool_call>")
+}
+
+/// The same difficulty around a call of both formats.
+fn around(write: &dyn Fn(&str) -> String, truth: &dyn Fn(&str) -> Truth) -> Vec<Writing> {
+    let calls = [(Format::Hermes, hermes(OSLO)), (Format::Qwen3Coder, call_in_tags("Oslo"))];
+    let texts = calls.map(|(format, call)| (format, write(&call)));
+    texts.into_iter().map(|(format, text)| each(format, &text, truth(&text))).collect()
 }
 
 /// The call of the cases as qwen3_coder writes it.

@@ -9,6 +9,7 @@ use crate::Citation;
 use crate::setting::ThinkingSetting;
 
 /// One request. An absent member means that the client did not set it. No defaults are filled in.
+/// Many fields: each one is a setting that several dialects have.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Request {

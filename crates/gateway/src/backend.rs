@@ -10,7 +10,7 @@ use throughline_codec::text::{OnError, ReasoningFormat};
 
 use crate::upstream::Client;
 
-/// One configured backend. Every field is one setting of the operator, hence their number.
+/// One configured backend. Many fields: each one is a setting of the operator.
 #[derive(Debug)]
 pub struct Backend {
     /// Its name.

@@ -93,7 +93,7 @@ impl Replay {
     }
 }
 
-/// How a model is asked to think. Each field is one fact about the wire, so there are many.
+/// How a model is asked to think. Many fields: each one is a fact about the wire.
 #[derive(Clone, Copy, Debug)]
 pub struct ThinkingControls {
     /// Thinking can be switched off.

@@ -7,7 +7,7 @@ pub use throughline_canonical::ThinkingForm as Form;
 
 /// What is known about one model. The default is an unknown model: it refuses nothing, has no
 /// limits and accepts whatever its dialect can express, so that a client's settings pass unchanged
-/// and the provider decides. Every field is a column of the table, hence their number.
+/// and the provider decides. Many fields: each one is a column of the table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Model {
     /// The form of the thinking setting.

@@ -13,7 +13,7 @@ use toml::de::{DeTable, DeValue, Error};
 use super::model::{ForcedTools, Form, Model, Off, ResponsesForTools, Sampling, Shows};
 use super::pattern;
 
-/// One row of the table. Every field is a column, hence their number.
+/// One row of the table. Many fields: each one is a column.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Row {
     pub(super) patterns: Vec<String>,

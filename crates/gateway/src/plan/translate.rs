@@ -38,8 +38,7 @@ use crate::turn::log::BlockRecord;
 use crate::unix_ms;
 use crate::upstream::refusal_policy::RetryPlan;
 
-/// A request, translated for one backend. Most of its fields are carried over to the reply, hence
-/// their number.
+/// A request, translated for one backend. Many fields: the reply needs most of them again.
 #[derive(Debug)]
 pub(crate) struct TranslatedPlan {
     pub(crate) decision: Decision,

@@ -41,8 +41,8 @@ use crate::unix_ms;
 /// How many characters of a block are shown in logs, if contents may be logged.
 const PREVIEW_CHARS: usize = 48;
 
-/// One reply on its way to the client. It holds the state of all the steps in one pass over the
-/// events, hence its many fields.
+/// One reply on its way to the client. Many fields: it holds the state of all the steps in one pass
+/// over the events.
 #[derive(Debug)]
 pub(crate) struct Relay {
     pub(crate) ledger: Ledger,

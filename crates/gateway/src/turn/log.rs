@@ -24,10 +24,10 @@ const MAX_BLOCKS: usize = 200;
 /// How many bytes of a body are kept if `full_body` is on.
 const MAX_BODY_BYTES: usize = 1 << 20;
 
-/// One turn. It has many fields because it is the JSON object that `/admin/turns` returns.
+/// One turn. Many fields: it is the JSON object that `/admin/turns` returns.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Turn {
-    /// The turn's id. CallIds grow with time.
+    /// The turn's id. Ids grow with time.
     pub id: String,
     /// When it began, in milliseconds since 1970.
     pub time: u64,

@@ -11,7 +11,7 @@ use crate::dialect::Dialect;
 use crate::openai;
 use crate::refusal::Refusal;
 
-/// A server that the chat dialect can imitate.
+/// A server that the chat dialect can imitate. Many fields: each one is a column of the table.
 pub struct Variant {
     pub(crate) name: &'static str,
     /// OpenAI's own rules hold: unknown parameters are refused, and models have their own limits.

@@ -4,7 +4,7 @@ use throughline_canonical::Effort;
 
 use Effort::{High, Low, Max, Medium, Minimal};
 
-/// One kind of server.
+/// One kind of server. Many fields: each one is a column of the table.
 #[derive(Clone, Copy, Debug)]
 pub struct Variant {
     /// Its name in the configuration.

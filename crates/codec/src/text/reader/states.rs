@@ -12,6 +12,7 @@ use crate::text::recipe::{Options, ReasoningFormat, Recipe};
 /// Limit for white space that waits until it is known to be framing or text. More is text.
 pub(super) const MAX_WHITE_SPACE: usize = 4096;
 
+/// The reader of one text. Many fields: every state reads and changes them.
 #[derive(Debug)]
 pub(super) struct Core {
     pub(super) recipe: Recipe,

@@ -111,12 +111,12 @@ fn missing_limit_becomes_the_models_own_if_one_is_required() {
 }
 
 /// The model, the amount and `show` of the request; what is shown, and the losses.
-type ReplyProgress = (At, &'static str, Option<Show>, Option<Show>, &'static str);
+type ShowCase = (At, &'static str, Option<Show>, Option<Show>, &'static str);
 
 use Show::{Full, Hidden, Summary};
 
 #[rustfmt::skip]
-const SEEN: &[ReplyProgress] = &[
+const SEEN: &[ShowCase] = &[
     (OPUS, "effort high", None, Some(Summary), ""),
     (OPUS, "effort high", Some(Hidden), Some(Hidden), ""),
     (OPUS, "effort high", Some(Full), Some(Summary), "thinking.show summaries"),
