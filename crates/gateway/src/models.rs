@@ -136,7 +136,7 @@ impl Gateway {
             let theirs = backend.model_for(Some(name));
             theirs != name
                 || backend.names().any(|own| own == name)
-                || settings.catalog.find_at(&backend.name, name) != Model::default()
+                || *settings.catalog.find_at(&backend.name, name) != Model::default()
         };
         if backends.iter().any(by_name) {
             return true;
@@ -286,14 +286,11 @@ fn complete(card: ModelCard, settings: &Settings, backend: &Backend) -> ModelCar
             _ => None,
         })
     });
-    let budget = match adaptive {
-        Some(_) => Some(!known.refuses_budget),
-        None => None,
-    };
+    let budget = adaptive.map(|_| !known.refuses_budget);
     // Whether thinking can be turned off is unknown for an unknown model.
     let thinking = thinks == Some(true);
     let efforts = match card.efforts.is_empty() {
-        true => known.efforts,
+        true => known.efforts.clone(),
         false => card.efforts,
     };
     ModelCard {

@@ -1,6 +1,7 @@
 //! What servers report about their models while the gateway runs.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::RwLock;
 use throughline_codec::dialects::ModelCard;
@@ -14,11 +15,20 @@ const MAX_NAME_BYTES: usize = 256;
 
 /// Rows by lower-case name.
 #[derive(Debug, Default)]
-pub(super) struct Learnt(RwLock<HashMap<Box<str>, Row>>);
+pub(super) struct Learnt {
+    rows: RwLock<HashMap<Box<str>, Row>>,
+    /// How often the rows have changed.
+    changes: AtomicU64,
+}
 
 impl Learnt {
     pub(super) fn find(&self, name: &str) -> Option<Row> {
-        self.0.read().get(name).cloned()
+        self.rows.read().get(name).cloned()
+    }
+
+    /// A number that differs after every change.
+    pub(super) fn version(&self) -> u64 {
+        self.changes.load(Ordering::Acquire)
     }
 
     pub(super) fn learn(&self, name: &str, card: &ModelCard) {
@@ -28,10 +38,11 @@ impl Learnt {
             return;
         }
         let name = name.to_lowercase();
-        let mut rows = self.0.write();
+        let mut rows = self.rows.write();
         let known = rows.contains_key(name.as_str());
         if name.len() <= MAX_NAME_BYTES && (known || rows.len() < MAX_MODELS) {
             rows.insert(name.into(), row);
+            self.changes.fetch_add(1, Ordering::Release);
         }
     }
 }

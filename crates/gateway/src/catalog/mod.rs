@@ -10,8 +10,10 @@ mod model;
 mod pattern;
 mod rows;
 
+use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
 
+use parking_lot::RwLock;
 use throughline_codec::dialects::ModelCard;
 
 pub use model::{ForcedTools, Form, Model, Off, ResponsesForTools, Sampling, Shows};
@@ -26,11 +28,23 @@ static EMBEDDED: LazyLock<Vec<Row>> = LazyLock::new(|| {
     rows.unwrap_or_default()
 });
 
+/// How many models are kept after they were found. Clients can send any number of names.
+const MAX_FOUND: usize = 1024;
+
 /// What is known about all models.
 #[derive(Clone, Debug, Default)]
 pub struct Catalog {
     own: Vec<Row>,
     learnt: Arc<Learnt>,
+    found: Arc<RwLock<Found>>,
+}
+
+/// Models that were found before, because every turn looks its model up.
+#[derive(Debug, Default)]
+struct Found {
+    /// The version of the learnt rows that they were found with.
+    version: u64,
+    models: HashMap<String, Arc<Model>>,
 }
 
 impl Catalog {
@@ -46,7 +60,7 @@ impl Catalog {
 
     /// Shares what another catalog has learnt and will learn.
     pub fn sharing(self, other: &Self) -> Self {
-        Self { learnt: other.learnt.clone(), ..self }
+        Self { learnt: other.learnt.clone(), found: Arc::default(), ..self }
     }
 
     /// What is known about the model of this name. For many names nothing is known.
@@ -56,8 +70,23 @@ impl Catalog {
 
     /// What is known about a backend's model. Reports of other backends about the same name do not
     /// count.
-    pub fn find_at(&self, backend: &str, name: &str) -> Model {
-        self.known(name, &at(backend, name))
+    pub fn find_at(&self, backend: &str, name: &str) -> Arc<Model> {
+        let key = at(backend, name);
+        let version = self.learnt.version();
+        let known = {
+            let found = self.found.read();
+            let current = found.version == version;
+            current.then(|| found.models.get(&key).cloned()).flatten()
+        };
+        known.unwrap_or_else(|| {
+            let model = Arc::new(self.known(name, &key));
+            let mut found = self.found.write();
+            if found.version != version || found.models.len() >= MAX_FOUND {
+                *found = Found { version, models: HashMap::new() };
+            }
+            found.models.insert(key, model.clone());
+            model
+        })
     }
 
     fn known(&self, name: &str, learnt: &str) -> Model {

@@ -147,7 +147,7 @@ struct Destination {
     profile: &'static Profile,
     /// The model's name at the backend.
     model: String,
-    known: Model,
+    known: Arc<Model>,
 }
 
 /// The adapted history of a request.
