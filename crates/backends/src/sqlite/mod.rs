@@ -1,5 +1,6 @@
 //! SQLite stores: one file for the thinking memory and the vault, one file for conversations.
 
+mod batch;
 mod conversations;
 mod vault;
 
@@ -10,13 +11,15 @@ use std::sync::Arc;
 use sqlx::sqlite::{
     SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteRow, SqliteSynchronous,
 };
-use sqlx::{Row, Sqlite, SqlitePool, Transaction};
+use sqlx::{Row, SqlitePool};
 use throughline_canonical::{BlockKey, Origin, Prefix};
 use throughline_gateway::thinking::store::{
     BlockStatus, Change, Snapshot, Store, StoreError, StoreFuture, StoredBlock, StoredSession,
 };
 use throughline_gateway::thinking::{LineageId, SessionTag};
 
+use batch::Batch;
+use vault::VaultNames;
 pub use conversations::SqliteConversations;
 
 /// Starts a transaction that reads and then writes. With a plain `BEGIN`, SQLite rejects the write if
@@ -27,6 +30,7 @@ const BEGIN: &str = "BEGIN IMMEDIATE";
 #[derive(Clone, Debug)]
 pub struct SqliteStore {
     pool: SqlitePool,
+    vault_names: VaultNames,
 }
 
 impl SqliteStore {
@@ -37,7 +41,12 @@ impl SqliteStore {
             .run(&pool)
             .await
             .map_err(|cause| error(format!("cannot prepare `{}`", path.display()), cause))?;
-        Ok(Self { pool })
+        let vault_names = VaultNames::default();
+        vault_names
+            .load(&pool)
+            .await
+            .map_err(|cause| error("cannot read the names of the vault", cause))?;
+        Ok(Self { pool, vault_names })
     }
 
     async fn read(&self) -> Result<Snapshot, sqlx::Error> {
@@ -133,9 +142,7 @@ impl SqliteStore {
 
     async fn apply(&self, changes: Vec<Change>) -> Result<(), sqlx::Error> {
         let mut transaction = self.pool.begin().await?;
-        for change in changes {
-            apply(&mut transaction, change).await?;
-        }
+        Batch::new(changes).statements().execute(&mut transaction).await?;
         transaction.commit().await
     }
 }
@@ -167,98 +174,11 @@ async fn pool(path: &Path) -> Result<SqlitePool, StoreError> {
     SqlitePoolOptions::new()
         // Two writers, and readers at the same time.
         .max_connections(4)
+        // A file does not disconnect, and each test costs a change of threads.
+        .test_before_acquire(false)
         .connect_with(options)
         .await
         .map_err(|cause| error(format!("cannot open `{}`", path.display()), cause))
-}
-
-/// Writes one change.
-async fn apply(
-    transaction: &mut Transaction<'_, Sqlite>,
-    change: Change,
-) -> Result<(), sqlx::Error> {
-    let query = match change {
-        Change::Block(block) => {
-            let origin = match &block.origin {
-                Some(origin) => Some(origin_id(transaction, origin).await?),
-                None => None,
-            };
-            sqlx::query("REPLACE INTO block (key, origin, cut, prefix, dropped, accepted, refused) VALUES (?, ?, ?, ?, ?, ?, ?)")
-                .bind(block.key.0.to_vec())
-                .bind(origin)
-                .bind(block.cut)
-                .bind(block.prefix.map(|prefix| prefix.0.to_vec()))
-                .bind(block.dropped.map(|prefix| prefix.0.to_vec()))
-                .bind(block.accepted.join("\n"))
-                .bind(block.refused.join("\n"))
-        }
-        Change::BlockStatus(lineage, key, standing) => {
-            sqlx::query("REPLACE INTO standing (lineage, key, session, confirmed, registered, gone) VALUES (?, ?, ?, ?, ?, ?)")
-                .bind(lineage.0.to_vec())
-                .bind(key.0.to_vec())
-                .bind(signed(standing.session))
-                .bind(standing.confirmed)
-                .bind(signed(standing.registered))
-                .bind(standing.gone)
-        }
-        Change::Lineage(lineage, mark, used) => {
-            sqlx::query("REPLACE INTO lineage (id, mark, used) VALUES (?, ?, ?)")
-                .bind(lineage.0.to_vec())
-                .bind(mark.0.to_vec())
-                .bind(signed(used))
-        }
-        Change::Session(id, mark) => {
-            sqlx::query("REPLACE INTO mark (id, session, backend) VALUES (?, ?, ?)")
-                .bind(id.0.to_vec())
-                .bind(signed(mark.session))
-                .bind(mark.backend.to_string())
-        }
-        Change::ForgetLineage(lineage) => {
-            sqlx::query("DELETE FROM standing WHERE lineage = ?")
-                .bind(lineage.0.to_vec())
-                .execute(&mut **transaction)
-                .await?;
-            sqlx::query("DELETE FROM lineage WHERE id = ?").bind(lineage.0.to_vec())
-        }
-        Change::ForgetSession(id) => sqlx::query("DELETE FROM mark WHERE id = ?").bind(id.0.to_vec()),
-        Change::ForgetBlock(key) => {
-            sqlx::query("DELETE FROM block WHERE key = ?").bind(key.0.to_vec())
-        }
-        Change::Fact(name, Some(value)) => {
-            sqlx::query("REPLACE INTO fact (name, value) VALUES (?, ?)")
-                .bind(name)
-                .bind(value)
-        }
-        Change::Fact(name, None) => sqlx::query("DELETE FROM fact WHERE name = ?").bind(name),
-    };
-    query.execute(&mut **transaction).await?;
-    Ok(())
-}
-
-/// The id of an origin, which is inserted if it is new.
-async fn origin_id(
-    transaction: &mut Transaction<'_, Sqlite>,
-    origin: &Origin,
-) -> Result<i64, sqlx::Error> {
-    sqlx::query(
-        "INSERT OR IGNORE INTO origin (domain, backend, model, credential) VALUES (?, ?, ?, ?)",
-    )
-    .bind(&origin.domain)
-    .bind(&origin.backend)
-    .bind(&origin.model)
-    .bind(&origin.credential)
-    .execute(&mut **transaction)
-    .await?;
-    let row = sqlx::query(
-        "SELECT id FROM origin WHERE domain = ? AND backend = ? AND model = ? AND credential = ?",
-    )
-    .bind(&origin.domain)
-    .bind(&origin.backend)
-    .bind(&origin.model)
-    .bind(&origin.credential)
-    .fetch_one(&mut **transaction)
-    .await?;
-    row.try_get("id")
 }
 
 fn bytes<const N: usize>(row: &SqliteRow, column: &str) -> Result<[u8; N], sqlx::Error> {

@@ -1,21 +1,66 @@
 //! The vault, in the file of the thinking memory: sealed records, and the names by which they are found.
 
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
-use sqlx::{Row, Sqlite, Transaction};
+use parking_lot::Mutex;
+use sqlx::{QueryBuilder, Row, SqliteConnection, SqlitePool};
 use throughline_gateway::thinking::store::StoreFuture;
 use throughline_gateway::thinking::vault::{Record, VaultKey, VaultStore};
 
+use super::batch::Statements;
 use super::{BEGIN, SqliteStore, error, signed};
 
 /// Bytes of a name.
 const NAME_LENGTH: usize = 16;
+/// How many records are inserted together.
+const MAX_RECORDS: usize = 200;
+/// How many names are kept in RAM for each record that the vault may hold. Above this, most are
+/// names of removed records.
+const MAX_NAMES_PER_RECORD: i64 = 4;
+/// How many names are read together.
+const NAMES_PER_READ: i64 = 5000;
+
+/// All names in the table, by their first half. Most lookups are for turns that were never stored;
+/// they need no query. Names of removed records stay in the set until it is loaded again.
+#[derive(Clone, Debug, Default)]
+pub(super) struct VaultNames(Arc<Mutex<HashSet<u64>>>);
+
+impl VaultNames {
+    pub(super) async fn load(&self, pool: &SqlitePool) -> Result<(), sqlx::Error> {
+        let mut names = HashSet::new();
+        let mut last: Vec<u8> = Vec::new();
+        loop {
+            let page = "SELECT name FROM vault_name WHERE name > ? ORDER BY name LIMIT ?";
+            let page = sqlx::query_scalar::<_, Vec<u8>>(page).bind(&last).bind(NAMES_PER_READ);
+            let page = page.fetch_all(pool).await?;
+            names.extend(page.iter().filter_map(|name| half(name)));
+            let Some(end) = page.last() else { break };
+            last.clone_from(end);
+        }
+        *self.0.lock() = names;
+        Ok(())
+    }
+
+    fn add<'a>(&self, added: impl Iterator<Item = &'a VaultKey>) {
+        self.0.lock().extend(added.filter_map(|name| half(&name.0)));
+    }
+
+    fn has(&self, name: &VaultKey) -> bool {
+        half(&name.0).is_some_and(|half| self.0.lock().contains(&half))
+    }
+}
+
+fn half(name: &[u8]) -> Option<u64> {
+    name.first_chunk().copied().map(u64::from_ne_bytes)
+}
 
 impl SqliteStore {
     async fn insert(&self, records: Vec<Arc<Record>>) -> Result<(), sqlx::Error> {
+        self.vault_names.add(records.iter().flat_map(|record| &record.keys));
         let mut transaction = self.pool.begin_with(BEGIN).await?;
-        for record in records {
-            insert(&mut transaction, &record).await?;
+        for records in records.chunks(MAX_RECORDS) {
+            insert(&mut transaction, records).await?;
         }
         transaction.commit().await
     }
@@ -24,7 +69,7 @@ impl SqliteStore {
         let row = sqlx::query(
             "SELECT names, sealed FROM vault_name JOIN vault_record ON id = record WHERE name = ?",
         )
-        .bind(name.0.to_vec())
+        .bind(&name.0[..])
         .fetch_optional(&self.pool)
         .await?;
         let Some(row) = row else { return Ok(None) };
@@ -41,12 +86,13 @@ impl SqliteStore {
     }
 
     async fn remove_oldest(&self, bytes: i64, records: i64) -> Result<(), sqlx::Error> {
+        let excess = "SELECT records - ?, bytes - ? FROM vault_total";
+        let excess = sqlx::query_as::<_, (i64, i64)>(excess).bind(records).bind(bytes);
+        let (mut excess_records, mut excess_bytes) = excess.fetch_one(&self.pool).await?;
+        if excess_records <= 0 && excess_bytes <= 0 {
+            return Ok(());
+        }
         let mut transaction = self.pool.begin_with(BEGIN).await?;
-        let total = sqlx::query("SELECT records, bytes FROM vault_total")
-            .fetch_one(&mut *transaction)
-            .await?;
-        let mut excess_records = total.try_get::<i64, _>("records")? - records;
-        let mut excess_bytes = total.try_get::<i64, _>("bytes")? - bytes;
         while excess_records > 0 || excess_bytes > 0 {
             let oldest = sqlx::query("SELECT id, size FROM vault_record ORDER BY id LIMIT 100")
                 .fetch_all(&mut *transaction)
@@ -66,7 +112,12 @@ impl SqliteStore {
                 .execute(&mut *transaction)
                 .await?;
         }
-        transaction.commit().await
+        transaction.commit().await?;
+        let names = self.vault_names.0.lock().len() as i64;
+        match names > records.saturating_mul(MAX_NAMES_PER_RECORD) {
+            true => self.vault_names.load(&self.pool).await,
+            false => Ok(()),
+        }
     }
 }
 
@@ -75,6 +126,10 @@ impl VaultStore for SqliteStore {
         Box::pin(async {
             self.insert(records).await.map_err(|cause| error("cannot write the vault", cause))
         })
+    }
+
+    fn may_have(&self, name: &VaultKey) -> bool {
+        self.vault_names.has(name)
     }
 
     fn read(&self, name: VaultKey) -> StoreFuture<'_, Option<Record>> {
@@ -93,39 +148,50 @@ impl VaultStore for SqliteStore {
     }
 }
 
-/// Inserts a record and moves its names to it.
-async fn insert(
-    transaction: &mut Transaction<'_, Sqlite>,
-    record: &Record,
-) -> Result<(), sqlx::Error> {
-    let names: Vec<u8> = record.keys.iter().flat_map(|name| name.0).collect();
-    let id = sqlx::query("INSERT INTO vault_record (names, size, sealed) VALUES (?, ?, ?)")
-        .bind(names)
-        .bind(signed(record.size() as u64))
-        .bind(&record.sealed)
-        .execute(&mut **transaction)
-        .await?
-        .last_insert_rowid();
-    for name in &record.keys {
-        let name = name.0.to_vec();
-        let previous = sqlx::query("SELECT record FROM vault_name WHERE name = ?")
-            .bind(name.clone())
-            .fetch_optional(&mut **transaction)
-            .await?;
-        sqlx::query("REPLACE INTO vault_name (name, record) VALUES (?, ?)")
-            .bind(name)
-            .bind(id)
-            .execute(&mut **transaction)
-            .await?;
-        let Some(previous) = previous else { continue };
-        // A record without names can no longer be found.
-        sqlx::query(
-            "DELETE FROM vault_record WHERE id = ?
-             AND NOT EXISTS (SELECT 1 FROM vault_name WHERE record = vault_record.id)",
-        )
-        .bind(previous.try_get::<i64, _>("record")?)
-        .execute(&mut **transaction)
-        .await?;
+/// Inserts records and moves their names to them.
+async fn insert(to: &mut SqliteConnection, records: &[Arc<Record>]) -> Result<(), sqlx::Error> {
+    // Ids rise, so that the lowest is the oldest.
+    let last = "SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'vault_record'";
+    let last: i64 = sqlx::query_scalar(last).fetch_one(&mut *to).await?;
+    let names: BTreeMap<VaultKey, i64> = (last + 1..)
+        .zip(records)
+        .flat_map(|(id, record)| record.keys.iter().map(move |name| (*name, id)))
+        .collect();
+    if names.is_empty() {
+        return Ok(());
     }
-    Ok(())
+    let mut previous = QueryBuilder::new("SELECT DISTINCT record FROM vault_name WHERE name IN ");
+    previous.push_tuples(names.keys(), |mut row, name| {
+        row.push_bind(&name.0[..]);
+    });
+    let previous = previous.build_query_scalar().persistent(false);
+    let previous: Vec<i64> = previous.fetch_all(&mut *to).await?;
+    insert_statements(last, records, &names, &previous).execute(to).await
+}
+
+fn insert_statements(
+    last: i64,
+    records: &[Arc<Record>],
+    names: &BTreeMap<VaultKey, i64>,
+    previous: &[i64],
+) -> Statements {
+    let mut statements = Statements::default();
+    // A record without names can no longer be found.
+    let has_name = |id: i64, record: &Record| {
+        record.keys.iter().any(|name| names.get(name) == Some(&id))
+    };
+    let records = (last + 1..).zip(records).filter(|(id, record)| has_name(*id, record));
+    statements.replace("vault_record (id, names, size, sealed)", records, |row, (id, record)| {
+        row.push_bind(id)
+            .push_bind(record.keys.iter().flat_map(|name| name.0).collect::<Vec<u8>>())
+            .push_bind(signed(record.size() as u64))
+            .push_bind(&record.sealed);
+    });
+    statements.replace("vault_name (name, record)", names.iter(), |row, (name, id)| {
+        row.push_bind(&name.0[..]).push_bind(*id);
+    });
+    let unnamed = "vault_record WHERE NOT EXISTS \
+                   (SELECT 1 FROM vault_name WHERE record = vault_record.id) AND id";
+    statements.delete(unnamed, previous.iter().copied());
+    statements
 }

@@ -12,13 +12,10 @@ use tokio::time::Instant;
 
 use super::store::{Change, Store, StoreError};
 
-/// How long the writer pauses, as a multiple of the duration of its last write. Items that arrive
-/// during the pause go into one write. A single turn is written at once, and many turns use at most
-/// a fifth of one processor.
-const PAUSE_FACTOR: u32 = 4;
-
-/// The longest pause. Anything older than a second must be safe.
-const MAX_PAUSE: Duration = Duration::from_millis(100);
+/// How long the writer pauses after a write. Items that arrive during the pause go into one write,
+/// because a write costs about the same for one item as for many. After a longer silence, an item
+/// is written at once. Anything older than a second must be safe.
+const PAUSE: Duration = Duration::from_millis(100);
 
 /// The pause before a failed write is retried.
 const RETRY_PAUSE: Duration = Duration::from_millis(500);
@@ -135,11 +132,9 @@ impl<T: Item> Queue<T> {
             };
             batch.extend(items);
             if !batch.is_empty() {
-                let began = Instant::now();
                 match write(batch.clone()).await {
                     Ok(()) => {
-                        next_write =
-                            Instant::now() + (began.elapsed() * PAUSE_FACTOR).min(MAX_PAUSE);
+                        next_write = Instant::now() + PAUSE;
                         batch.clear();
                         self.shared.failing.store(false, Ordering::Relaxed);
                     }
@@ -153,7 +148,7 @@ impl<T: Item> Queue<T> {
                         );
                         drop_oldest(&mut batch, T::MAX_WEIGHT);
                         tokio::time::sleep(RETRY_PAUSE).await;
-                        next_write = Instant::now() + MAX_PAUSE;
+                        next_write = Instant::now() + PAUSE;
                         self.shared.wake.notify_one();
                     }
                 }

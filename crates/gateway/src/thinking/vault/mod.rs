@@ -86,12 +86,14 @@ impl Scope {
         VaultKey::of_call(&format!("{} {id}", self.caller))
     }
 
+    /// The key of a turn by its text alone.
+    pub fn text(&self, text: &str) -> VaultKey {
+        VaultKey::of_text(self.conversation, text)
+    }
+
     /// The keys of a turn by its text: with the question before it, and alone.
     pub fn answer(&self, question: &str, text: &str) -> [VaultKey; 2] {
-        [
-            VaultKey::of_answer(self.conversation, question, text),
-            VaultKey::of_text(self.conversation, text),
-        ]
+        [VaultKey::of_answer(self.conversation, question, text), self.text(text)]
     }
 }
 
@@ -215,6 +217,9 @@ impl Vault {
             if let Some(kept) = recent.and_then(|record| self.open(&record)) {
                 return Some(kept);
             }
+            if !self.store.may_have(name) {
+                continue;
+            }
             let stored = match self.store.read(*name).await {
                 Ok(stored) => stored.map(Arc::new),
                 Err(error) => {
@@ -233,6 +238,11 @@ impl Vault {
             }
         }
         None
+    }
+
+    /// Whether a turn may be stored under this key. `false` is certain.
+    pub fn may_have(&self, key: &VaultKey) -> bool {
+        self.recent.lock().has(key) || self.store.may_have(key)
     }
 
     /// Waits until everything is written.

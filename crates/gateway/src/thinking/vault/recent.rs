@@ -67,6 +67,10 @@ impl Recent {
         }
     }
 
+    pub(super) fn has(&self, name: &VaultKey) -> bool {
+        self.keys.contains_key(name)
+    }
+
     /// The record of a key, which becomes the last used one.
     pub(super) fn get(&mut self, name: &VaultKey) -> Option<Arc<Record>> {
         let before = *self.keys.get(name)?;

@@ -31,6 +31,9 @@ pub trait VaultStore: Send + Sync + 'static {
     /// without keys is removed.
     fn write(&self, records: Vec<Arc<Record>>) -> StoreFuture<'_, ()>;
 
+    /// Whether the store may have a record of this key. `false` is certain.
+    fn may_have(&self, name: &VaultKey) -> bool;
+
     /// Reads the record of a key.
     fn read(&self, name: VaultKey) -> StoreFuture<'_, Option<Record>>;
 
@@ -77,6 +80,10 @@ impl VaultStore for InMemoryVault {
             contents.insert(record);
         }
         Box::pin(std::future::ready(Ok(())))
+    }
+
+    fn may_have(&self, name: &VaultKey) -> bool {
+        self.contents.lock().keys.contains_key(name)
     }
 
     fn read(&self, name: VaultKey) -> StoreFuture<'_, Option<Record>> {
