@@ -7,7 +7,7 @@ use serde_json::Value;
 use throughline_canonical::{Block, Message, Role};
 
 use crate::gateway::Gateway;
-use crate::history::vault_lookup::{MAX_LOOKUPS, StoredCall, push_question, text_of};
+use crate::history::vault_lookup::{MAX_LOOKUPS, StoredCall, question, text_of};
 use crate::relay::call_ids::looks_random;
 use crate::thinking::vault::{Scope, VaultKey};
 
@@ -33,10 +33,12 @@ pub(crate) fn call_keys(scope: &Scope, question: &str, content: &[Block]) -> Vec
 impl Gateway {
     /// Gives calls and their results the ids back that the model used.
     pub(crate) async fn restore_call_ids(&self, scope: &Scope, messages: &mut [Message]) {
-        let mut question = String::new();
+        let mut answered = 0;
         let mut restored_ids: HashMap<String, String> = HashMap::new();
         let mut lookups = 0;
-        for message in messages {
+        for at in 0..messages.len() {
+            let (before, message) = messages.split_at_mut(at);
+            let message = &mut message[0];
             if message.role != Role::Assistant {
                 for block in &mut message.content {
                     if let Block::ToolResult { id, .. } = block
@@ -45,10 +47,9 @@ impl Gateway {
                         id.clone_from(original);
                     }
                 }
-                push_question(message, &mut question);
                 continue;
             }
-            let asked_question = std::mem::take(&mut question);
+            let asked = &before[std::mem::replace(&mut answered, at + 1)..];
             // Every id that the gateway or a provider sends looks random.
             let lacks_id =
                 |block: &Block| matches!(block, Block::ToolCall { id, .. } if !looks_random(id));
@@ -56,7 +57,7 @@ impl Gateway {
                 continue;
             }
             lookups += 1;
-            let keys = call_keys(scope, &asked_question, &message.content);
+            let keys = call_keys(scope, &question(asked), &message.content);
             let Some(kept) = self.vault.find(&keys).await else {
                 continue;
             };

@@ -14,7 +14,7 @@ use throughline_codec::dialects::blocks::prefix::after_block;
 
 use crate::gateway::Gateway;
 use crate::history::replay_table::Maker;
-use crate::history::vault_lookup::{LookupBudget, StoredCall, is_same_turn, vault_keys};
+use crate::history::vault_lookup::{LookupBudget, StoredCall, is_same_turn};
 use crate::settings::{Policy, Thinking};
 use crate::thinking::envelope::{Envelope, EnvelopeKind, Envelopes, OpenResult};
 use crate::thinking::guard::PrefixRecord;
@@ -64,6 +64,11 @@ pub(crate) fn key_of(block: &Block) -> Option<BlockKey> {
     }
 }
 
+/// Whether a block is thinking, and so has a key.
+pub(crate) fn is_thinking(block: &Block) -> bool {
+    matches!(block, Block::Thinking { .. } | Block::Redacted { .. })
+}
+
 /// A call's or text's signature, as a block that the memory can key.
 pub(crate) fn signature_block(signature: &str) -> Block {
     Block::Thinking { text: String::new(), signature: Some(signature.to_owned()) }
@@ -100,17 +105,16 @@ pub(crate) struct Recall<'a> {
 }
 
 impl Recall<'_> {
-    /// Restores one assistant message. `question` is the text it answers, `verdicts` are the
+    /// Restores one assistant message. `asked` are the messages it answers, `verdicts` are the
     /// memory's verdicts on its thinking.
     pub(crate) async fn message(
         &self,
         message: &Message,
-        question: &str,
+        asked: &[Message],
         verdicts: &[Verdict],
     ) -> Vec<PastBlock> {
-        let keys = vault_keys(self.scope, question, &message.content);
         let kept = match self.reads_past && self.lookups.lock().count_lookup() {
-            true => self.gateway.vault.find(&keys).await,
+            true => self.gateway.find_turn(self.scope, asked, &message.content).await,
             false => None,
         };
         // Restore a turn once, even if the request names it more than once.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use throughline_canonical::{Block, Message, Origin, Prefix, Reason};
 
 use crate::history::recall::{
-    PastBlock, Recall, foreign, key_of, known_verdict, pass_block, plain, signature_of,
+    PastBlock, Recall, foreign, is_thinking, key_of, known_verdict, pass_block, plain, signature_of,
     with_signature,
 };
 use crate::history::vault_lookup::{LostParts, StoredThought};
@@ -80,7 +80,7 @@ impl Recall<'_> {
             .blocks
             .into_iter()
             .map(|block| {
-                let thinks = key_of(&block).is_some();
+                let thinks = is_thinking(&block);
                 let made = pass_block(&mut prefix, &block);
                 let sent = thinks.then(|| aligned.next().flatten()).flatten();
                 let mut past = match sent.and_then(|at| theirs.get(at)) {
@@ -224,7 +224,7 @@ impl Recall<'_> {
         message: &'a Message,
         verdicts: &'a [Verdict],
     ) -> Vec<(&'a Block, Option<&'a Verdict>)> {
-        let theirs = message.content.iter().filter(|block| key_of(block).is_some());
+        let theirs = message.content.iter().filter(|block| is_thinking(block));
         let verdicts = verdicts.iter().map(Some);
         theirs.zip(verdicts.chain(std::iter::repeat(None))).collect()
     }
@@ -270,7 +270,7 @@ impl Recall<'_> {
             .iter()
             .rev()
             .take_while(|block| !matches!(block, Block::ToolCall { .. }))
-            .find(|block| key_of(block).is_some())?;
+            .find(|block| is_thinking(block))?;
         let OpenResult::Ours(envelope) = self.gateway.envelopes.open(signature_of(carrier)) else {
             return None;
         };

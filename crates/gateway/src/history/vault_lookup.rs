@@ -1,5 +1,6 @@
 //! Turns in the vault: the keys they are stored under, and which of their parts a client has lost.
 
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
 use serde_json::Value;
@@ -8,9 +9,9 @@ use throughline_codec::dialects::profile::Treatment;
 
 use crate::gateway::Gateway;
 use crate::history::adapt::open_turn;
-use crate::history::recall::key_of;
+use crate::history::recall::is_thinking;
 use crate::history::replay_table::{self, Maker, Part, Position};
-use crate::thinking::vault::{Scope, VaultKey};
+use crate::thinking::vault::{Scope, StoredTurn, VaultKey};
 use crate::turn::Attempt;
 
 /// How many turns one request may look up. No real conversation has more, so this only limits
@@ -71,30 +72,28 @@ impl Gateway {
         };
         let (thinking, calls) = (wants(Part::Thinking), wants(Part::CallSignature));
         let first = if profile.misses_earlier_thinking { 0 } else { open_turn(&request.messages) };
-        let mut question = String::new();
+        let mut answered = 0;
         let mut lacking = Vec::new();
         for (at, message) in request.messages.iter().enumerate() {
             if message.role != Role::Assistant {
-                push_question(message, &mut question);
                 continue;
             }
-            let asked_question = std::mem::take(&mut question);
+            let asked = &request.messages[std::mem::replace(&mut answered, at + 1)..at];
             if at < first {
                 continue;
             }
             let content = &message.content;
-            let lacks_thinking = thinking && !content.iter().any(|block| key_of(block).is_some());
+            let lacks_thinking = thinking && !content.iter().any(is_thinking);
             let lacks_signature = calls && content.iter().any(is_bare_call);
             if lacks_thinking || lacks_signature {
-                lacking.push((content, asked_question, lacks_thinking, lacks_signature));
+                lacking.push((content, asked, lacks_thinking, lacks_signature));
             }
         }
         // Check the latest messages first, because the model needs them most.
-        for (content, asked_question, lacks_thinking, lacks_signature) in
+        for (content, asked, lacks_thinking, lacks_signature) in
             lacking.into_iter().rev().take(MAX_RECENT_LOOKUPS)
         {
-            let keys = vault_keys(&attempt.request.scope, &asked_question, content);
-            let kept = self.vault.find(&keys).await;
+            let kept = self.find_turn(&attempt.request.scope, asked, content).await;
             let kept = kept.filter(|kept| kept.origin.domain == attempt.backend.domain);
             let lost = kept.map(|kept| LostParts::of(kept.blocks)).unwrap_or_default();
             let signed = |block: &Block| match block {
@@ -111,43 +110,54 @@ impl Gateway {
         }
         false
     }
+
+    /// Finds a turn in the vault. `asked` are the messages that it answers.
+    pub(crate) async fn find_turn(
+        &self,
+        scope: &Scope,
+        asked: &[Message],
+        content: &[Block],
+    ) -> Option<StoredTurn> {
+        let mut keys = call_id_keys(scope, content);
+        if keys.is_empty() {
+            let text = text_of(content);
+            // A text is stored with and without its question. If it is unknown alone, the question
+            // need not be hashed.
+            if text.trim().is_empty() || !self.vault.may_have(&scope.text(&text)) {
+                return None;
+            }
+            keys.extend(scope.answer(&question(asked), &text));
+        }
+        self.vault.find(&keys).await
+    }
 }
 
 fn is_bare_call(block: &Block) -> bool {
     matches!(block, Block::ToolCall { signature: None, .. })
 }
 
-/// The question that a request asks: all text since the model's last message.
-pub(crate) fn question(request: &Request) -> String {
+/// The question that messages ask: their text, and the ids of the calls they answer.
+pub(crate) fn question(messages: &[Message]) -> String {
     let mut question = String::new();
-    for message in &request.messages {
-        match message.role {
-            Role::Assistant => question.clear(),
-            _ => push_question(message, &mut question),
-        }
-    }
-    question
-}
-
-/// Adds a message's text and the ids of the calls it answers to the question.
-pub(crate) fn push_question(message: &Message, question: &mut String) {
-    for block in &message.content {
+    for block in messages.iter().flat_map(|message| &message.content) {
         match block {
             Block::Text { text, .. } => question.push_str(text),
             Block::ToolResult { id, .. } => question.push_str(id),
             _ => {}
         }
     }
+    question
+}
+
+/// The messages after the model's last one.
+pub(crate) fn unanswered(messages: &[Message]) -> &[Message] {
+    let answered = messages.iter().rposition(|message| message.role == Role::Assistant);
+    &messages[answered.map_or(0, |at| at + 1)..]
 }
 
 /// The vault keys of a turn: its call ids, or else its text with the question before it.
 pub(crate) fn vault_keys(scope: &Scope, question: &str, content: &[Block]) -> Vec<VaultKey> {
-    let calls = content.iter().filter_map(|block| match block {
-        Block::ToolCall { id, .. } => Some(scope.call(id)),
-        _ => None,
-    });
-    // Every call identifies the turn, so a few of many are enough.
-    let mut keys: Vec<VaultKey> = calls.take(MAX_KEYS_PER_TURN).collect();
+    let mut keys = call_id_keys(scope, content);
     let text = text_of(content);
     if keys.is_empty() && !text.trim().is_empty() {
         keys.extend(scope.answer(question, &text));
@@ -155,14 +165,27 @@ pub(crate) fn vault_keys(scope: &Scope, question: &str, content: &[Block]) -> Ve
     keys
 }
 
-pub(crate) fn text_of(content: &[Block]) -> String {
-    content
-        .iter()
-        .filter_map(|block| match block {
-            Block::Text { text, .. } => Some(text.as_str()),
-            _ => None,
-        })
-        .collect()
+/// Every call identifies the turn, so a few of many are enough.
+fn call_id_keys(scope: &Scope, content: &[Block]) -> Vec<VaultKey> {
+    let calls = content.iter().filter_map(|block| match block {
+        Block::ToolCall { id, .. } => Some(scope.call(id)),
+        _ => None,
+    });
+    calls.take(MAX_KEYS_PER_TURN).collect()
+}
+
+/// The text of a turn. It is only copied if it has several parts.
+pub(crate) fn text_of(content: &[Block]) -> Cow<'_, str> {
+    let mut texts = content.iter().filter_map(|block| match block {
+        Block::Text { text, .. } => Some(text.as_str()),
+        _ => None,
+    });
+    match (texts.next(), texts.next()) {
+        (Some(first), Some(second)) => {
+            [first, second].into_iter().chain(texts).collect::<String>().into()
+        }
+        (only, _) => only.unwrap_or_default().into(),
+    }
 }
 
 /// Whether two turns have the same text and the same calls.

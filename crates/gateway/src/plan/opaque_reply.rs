@@ -11,7 +11,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use crate::backend::Auth;
 use crate::gateway::Gateway;
 use crate::headers;
-use crate::history::vault_lookup::question;
+use crate::history::vault_lookup::{question, unanswered};
 use crate::plan::opaque::{OpaquePlan, has_skip_signature};
 use crate::plan::outlined_plan::sent_body;
 use crate::plan::{Decision, Plan, ReplyFuture};
@@ -122,7 +122,9 @@ impl Plan for OpaquePlan {
             client: request.incoming.dialect,
             question: request
                 .canonical()
-                .map_or_else(|_| String::new(), |canonical| question(&canonical.value)),
+                .map_or_else(|_| String::new(), |canonical| {
+                    question(unanswered(&canonical.value.messages))
+                }),
             scope: request.scope.clone(),
             past: None,
             prefix: None,

@@ -22,9 +22,9 @@ use crate::history::normalize::{
     dedupe_tool_results, ensure_user_message, join_turns, results_follow_calls,
 };
 use crate::history::prefix_guard::{GuardResult, PrefixGuard, record_prefixes};
-use crate::history::recall::{Recall, key_of, keys};
+use crate::history::recall::{Recall, is_thinking, keys};
 use crate::history::replay_table::Position;
-use crate::history::vault_lookup::push_question;
+use crate::history::vault_lookup::question;
 use crate::plan::{Decision, Lane, thinking_setting};
 use crate::relay::call_ids::CallIds;
 use crate::relay::custom_tools::CustomTools;
@@ -288,24 +288,26 @@ impl<'a> Draft<'a> {
         let history = self.to.history_rules(self.retry, open, replays_from);
         let mut adapted = AdaptedHistory::default();
         let mut verdicts = answer.verdicts.as_slice();
-        let mut question = String::new();
+        let mut answered = 0;
         let mut paths = ClientPaths::new(request);
-        for (at, message) in self.request.messages.iter_mut().enumerate() {
+        for at in 0..self.request.messages.len() {
+            let (before, message) = self.request.messages.split_at_mut(at);
+            let message = &mut message[0];
             if message.role != Role::Assistant {
-                push_question(message, &mut question);
                 continue;
             }
-            let blocks = message.content.iter().filter(|block| key_of(block).is_some());
+            let asked = &before[std::mem::replace(&mut answered, at + 1)..];
+            let blocks = message.content.iter().filter(|block| is_thinking(block));
             let sent = blocks.count();
             let (own, rest) = verdicts.split_at(sent.min(verdicts.len()));
             verdicts = rest;
-            let past = recall.message(message, &question, own).await;
-            question.clear();
+            let past = recall.message(message, asked, own).await;
             let position = if at >= open { Position::OpenLoop } else { Position::Earlier };
             let reported = adapted.blocks.len();
             message.content = history.message(at, past, position, &mut adapted);
             paths.set_paths(adapted.blocks.get_mut(reported..).unwrap_or_default(), sent);
         }
+        let question = question(&self.request.messages[answered..]);
         Past { adapted, session: answer.session, target, open, replays_from, question }
     }
 
