@@ -5,7 +5,7 @@ use throughline_canonical::{
     Block, BlockStart, Delta, EndReason, Event, Loss, Message, Request, Tool, ToolChoice,
 };
 use throughline_codec::dialects::ClientDialect;
-use throughline_codec::dialects::custom_tools::{CustomToolFormat, FreeCall, FreeTool};
+use throughline_codec::dialects::custom_tools::{CustomCall, CustomTool, CustomToolFormat};
 
 /// The custom tools that were sent as functions.
 #[derive(Debug, Default)]
@@ -14,9 +14,9 @@ pub(crate) struct CustomTools {
     format: Option<&'static CustomToolFormat>,
     names: Vec<String>,
     /// Open calls, with their arguments so far.
-    open: Vec<(u32, FreeCall)>,
+    open: Vec<(u32, CustomCall)>,
     /// Ended calls whose arguments are not valid JSON. They count as cut if the reply ends now.
-    incomplete: Vec<(u32, FreeCall)>,
+    incomplete: Vec<(u32, CustomCall)>,
 }
 
 impl CustomTools {
@@ -33,15 +33,16 @@ impl CustomTools {
         };
         for tool in &mut request.tools {
             if let Tool::Opaque { value, .. } = tool
-                && let Some(free) = (format.tool)(value)
+                && let Some(custom) = (format.tool)(value)
             {
                 *tool = Tool::Function {
-                    name: free.name.clone(),
-                    description: Some(free.function_description()).filter(|text| !text.is_empty()),
-                    parameters: FreeTool::parameters(),
+                    name: custom.name.clone(),
+                    description: Some(custom.function_description())
+                        .filter(|text| !text.is_empty()),
+                    parameters: CustomTool::parameters(),
                     strict: None,
                 };
-                tools.names.push(free.name);
+                tools.names.push(custom.name);
             }
         }
         let mut called = false;
@@ -88,7 +89,7 @@ impl CustomTools {
             Event::BlockStarted { index, block: BlockStart::ToolCall { id, name } }
                 if self.names.iter().any(|known| known == name) =>
             {
-                let call = FreeCall {
+                let call = CustomCall {
                     id: id.clone().into_owned(),
                     name: name.clone().into_owned(),
                     input: String::new(),
@@ -123,7 +124,7 @@ impl CustomTools {
 
     fn end(&mut self, position: usize, out: &mut dyn FnMut(&Event<'_>)) {
         let (index, mut call) = self.open.remove(position);
-        match FreeCall::input_of(&call.input) {
+        match CustomCall::input_of(&call.input) {
             Some(input) => {
                 call.input = input;
                 write(self.dialect, self.format, index, &call, out);
@@ -143,7 +144,7 @@ fn write(
     dialect: &'static str,
     format: Option<&'static CustomToolFormat>,
     index: u32,
-    call: &FreeCall,
+    call: &CustomCall,
     out: &mut dyn FnMut(&Event<'_>),
 ) {
     let Some(format) = format else {

@@ -3,15 +3,15 @@
 use serde_json::json;
 
 use super::CUSTOM;
-use crate::dialects::shared::custom_tools::{CustomToolFormat, FreeCall, FreeTool, text};
+use crate::dialects::shared::custom_tools::{CustomCall, CustomTool, CustomToolFormat, text};
 
 /// The format of this dialect. Results are ordinary tool messages.
 pub(super) const CALLS: CustomToolFormat = CustomToolFormat {
     name: CUSTOM,
-    tool: |tool| FreeTool::read(tool.get(CUSTOM)?),
+    tool: |tool| CustomTool::read(tool.get(CUSTOM)?),
     call: |call| {
         let custom = call.get(CUSTOM)?;
-        Some(FreeCall {
+        Some(CustomCall {
             id: text(call, "id"),
             name: text(custom, "name"),
             input: text(custom, "input"),

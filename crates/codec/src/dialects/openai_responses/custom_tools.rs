@@ -3,17 +3,17 @@
 use serde_json::{Value, json};
 
 use super::client_request::items;
-use crate::dialects::shared::custom_tools::{CustomToolFormat, FreeCall, FreeTool, text};
+use crate::dialects::shared::custom_tools::{CustomCall, CustomTool, CustomToolFormat, text};
 
 /// The format of this dialect.
 pub(super) const CALLS: CustomToolFormat = CustomToolFormat {
     name: "custom_tool_call",
     tool: |tool| match tool.get("type")?.as_str()? {
-        "custom" => FreeTool::read(tool),
+        "custom" => CustomTool::read(tool),
         _ => None,
     },
     call: |item| {
-        (item["type"] == "custom_tool_call").then(|| FreeCall {
+        (item["type"] == "custom_tool_call").then(|| CustomCall {
             id: text(item, "call_id"),
             name: text(item, "name"),
             input: text(item, "input"),
@@ -26,7 +26,7 @@ pub(super) const CALLS: CustomToolFormat = CustomToolFormat {
     write,
 };
 
-fn write(call: &FreeCall) -> Value {
+fn write(call: &CustomCall) -> Value {
     json!({
         "type": "custom_tool_call",
         // Items have their own ids; this one is as unique as the id of the call.

@@ -10,18 +10,18 @@ pub struct CustomToolFormat {
     /// The dialect's name for a call of a custom tool.
     pub name: &'static str,
     /// Reads a tool definition.
-    pub tool: fn(&Value) -> Option<FreeTool>,
+    pub tool: fn(&Value) -> Option<CustomTool>,
     /// Reads a call.
-    pub call: fn(&Value) -> Option<FreeCall>,
+    pub call: fn(&Value) -> Option<CustomCall>,
     /// Reads the result of a call, with the losses of reading it.
     pub result: fn(&Value) -> Option<Lossy<Block>>,
     /// Writes a call.
-    pub write: fn(&FreeCall) -> Value,
+    pub write: fn(&CustomCall) -> Value,
 }
 
 /// A tool that takes free text.
 #[derive(Clone, Debug, PartialEq)]
-pub struct FreeTool {
+pub struct CustomTool {
     /// The name that the model calls.
     pub name: String,
     /// The description for the model.
@@ -32,7 +32,7 @@ pub struct FreeTool {
 
 /// A call of a custom tool.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct FreeCall {
+pub struct CustomCall {
     /// The id of the call.
     pub id: String,
     /// The name of the tool.
@@ -41,7 +41,7 @@ pub struct FreeCall {
     pub input: String,
 }
 
-impl FreeTool {
+impl CustomTool {
     /// Reads the members that both of OpenAI's dialects share.
     pub(crate) fn read(tool: &Value) -> Option<Self> {
         let format = tool.get("format");
@@ -78,7 +78,7 @@ impl FreeTool {
     }
 }
 
-impl FreeCall {
+impl CustomCall {
     /// The arguments of that function for this call.
     pub fn arguments(&self) -> String {
         json!({"input": self.input}).to_string()
@@ -146,7 +146,7 @@ mod tests {
             (r#"{"input":"cut"#, None),
             ("*** Begin Patch", None),
         ] {
-            assert_eq!(FreeCall::input_of(arguments).as_deref(), input, "{arguments}");
+            assert_eq!(CustomCall::input_of(arguments).as_deref(), input, "{arguments}");
         }
     }
 }
