@@ -78,7 +78,7 @@ fn the_events_dialect_writes_canonical_events() {
     writer.keep_alive(&mut out);
     assert_eq!(out.len(), length, "behind the end");
     let text = String::from_utf8(out).unwrap();
-    let mut told = Vec::new();
+    let mut events = Vec::new();
     for (number, event) in (1..).zip(text.split_terminator("\n\n")) {
         let lines: Vec<&str> = event.lines().collect();
         let data = lines[2].strip_prefix("data: ").unwrap();
@@ -88,10 +88,10 @@ fn the_events_dialect_writes_canonical_events() {
         assert_eq!(lines.len(), 3);
         let event: Event<'static> = serde_json::from_value(value).unwrap();
         assert_eq!(data, serde_json::to_string(&event).unwrap());
-        told.push(event);
+        events.push(event);
     }
     let mut fold = throughline_canonical::Fold::default();
-    told.iter().for_each(|event| fold.push(event));
+    events.iter().for_each(|event| fold.push(event));
     // With the id of the turn, and the model name that the client used.
     let expected = Reply { id: "1".to_owned(), ..reply() };
     assert_eq!(fold.finish(), expected);
