@@ -27,11 +27,11 @@ pub struct OpaqueOutline {
     /// Whether the conversation contains a message of the model.
     pub has_assistant: bool,
     /// Indexes of the messages, or items, of the model.
-    pub said: Vec<usize>,
+    pub assistant_messages: Vec<usize>,
     /// Index of the first message after the last user message.
     pub turn: usize,
     /// All opaque parts, in order.
-    pub marks: Vec<OpaquePart>,
+    pub parts: Vec<OpaquePart>,
     /// Number of repeated tool-call ids in the conversation.
     pub repeated_tool_ids: usize,
     holders: Vec<Holder>,
@@ -247,7 +247,7 @@ impl OpaqueOutline {
     /// Records a message of the model.
     pub(super) fn add_assistant(&mut self, at: usize) {
         self.has_assistant = true;
-        self.said.push(at);
+        self.assistant_messages.push(at);
     }
 
     /// An empty outline of a body that is one object.
@@ -299,11 +299,11 @@ impl OpaqueOutline {
     /// Providers demand signatures for calls of the current turn only.
     fn forget_old_room(&mut self) {
         let turn = self.turn;
-        for mark in &mut self.marks {
-            mark.room = mark.room.take().filter(|_| mark.at.0 >= turn);
+        for part in &mut self.parts {
+            part.room = part.room.take().filter(|_| part.at.0 >= turn);
         }
-        self.marks.retain(|mark| {
-            mark.kind != OpaqueKind::Call || mark.signature.is_some() || mark.room.is_some()
+        self.parts.retain(|part| {
+            part.kind != OpaqueKind::Call || part.signature.is_some() || part.room.is_some()
         });
     }
 
@@ -325,11 +325,11 @@ impl OpaqueOutline {
             }
         }
         let mut gone = Vec::new();
-        for (mark, change) in self.marks.iter().zip(changes) {
-            let unsigned = mark.signature.as_ref().map(|signature| signature.part);
-            match (change, &mark.signature, &mark.room) {
+        for (part, change) in self.parts.iter().zip(changes) {
+            let unsigned = part.signature.as_ref().map(|signature| signature.part);
+            match (change, &part.signature, &part.room) {
                 (OpaqueEdit::Keep, ..) => {}
-                (OpaqueEdit::Remove, ..) if !mark.whole.is_empty() => gone.extend(&mark.whole),
+                (OpaqueEdit::Remove, ..) if !part.whole.is_empty() => gone.extend(&part.whole),
                 (OpaqueEdit::Remove | OpaqueEdit::Unsign, ..) => gone.extend(unsigned),
                 (OpaqueEdit::Sign(with), Some(signature), _) => {
                     edits.replace(signature.value.clone(), quote(with));
@@ -344,8 +344,8 @@ impl OpaqueOutline {
         }
         let mut filled = self.take_out(&mut edits, &gone);
         for bare in &self.bare {
-            let first = self.marks.partition_point(|mark| mark.at.0 < bare.at);
-            let end = self.marks.partition_point(|mark| mark.at.0 <= bare.at);
+            let first = self.parts.partition_point(|part| part.at.0 < bare.at);
+            let end = self.parts.partition_point(|part| part.at.0 <= bare.at);
             let changes = changes.get(first..end).unwrap_or_default();
             if changes.iter().any(|change| *change != OpaqueEdit::Remove) {
                 continue;

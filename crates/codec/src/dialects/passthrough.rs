@@ -18,7 +18,7 @@ pub const PLACEHOLDER: &str = "[reasoning omitted]";
 pub trait Passthrough: Sync {
     /// The outline of a request; `None` if the body is not a request, or if the dialect has its own
     /// outline.
-    fn places(&self, _: &RequestParts<'_>) -> Option<OpaqueOutline> {
+    fn outline(&self, _: &RequestParts<'_>) -> Option<OpaqueOutline> {
         None
     }
     /// The upstream path of a request. `renamed` means that the client used an alias of the model.
@@ -26,7 +26,7 @@ pub trait Passthrough: Sync {
         path.to_owned()
     }
     /// The JSON path of a message or of a part of it.
-    fn place(&self, message: usize, part: Option<usize>) -> String {
+    fn block_path(&self, message: usize, part: Option<usize>) -> String {
         match part {
             Some(part) => format!("messages.{message}.content.{part}"),
             None => format!("messages.{message}"),

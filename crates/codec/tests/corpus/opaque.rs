@@ -63,7 +63,7 @@ fn outlines_find_and_remove_exactly_the_thinking() {
             let written = upstream.write_request(&shared, &target).value;
             let read = |body: &[u8]| {
                 let asked = RequestParts { path: &written.path, query: &written.query, body };
-                let outline = upstream.passthrough().places(&asked);
+                let outline = upstream.passthrough().outline(&asked);
                 (client.read_request(&asked).map(|read| read.value), outline)
             };
             let at = format!("{} by {name} {variant}", capture.name);
@@ -71,7 +71,7 @@ fn outlines_find_and_remove_exactly_the_thinking() {
                 continue;
             };
             let carried = outline
-                .marks
+                .parts
                 .iter()
                 .filter(|mark| mark.kind != OpaqueKind::Call || mark.signature.is_some());
             let blocks: Vec<_> = carried.map(|mark| mark.block(&written.body)).collect();
@@ -80,7 +80,7 @@ fn outlines_find_and_remove_exactly_the_thinking() {
             assert_eq!(outline.stream, request.stream, "{at}");
             found += blocks.len();
 
-            let changes = vec![OpaqueEdit::Remove; outline.marks.len()];
+            let changes = vec![OpaqueEdit::Remove; outline.parts.len()];
             let (edited, filled) = outline.rewrite(&written.body, None, &changes);
             let edited = edited.unwrap_or_else(|| written.body.clone());
             let (rest, outline) = read(&edited);

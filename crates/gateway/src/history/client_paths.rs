@@ -34,8 +34,8 @@ impl ClientPaths {
                 }
                 (None, Some(outline)) => {
                     let thinks = |kind| matches!(kind, OpaqueKind::Thinking | OpaqueKind::Redacted);
-                    let parts = outline.marks.iter().filter(|part| thinks(part.kind));
-                    (outline.said.clone(), parts.map(|part| part.at).collect())
+                    let parts = outline.parts.iter().filter(|part| thinks(part.kind));
+                    (outline.assistant_messages.clone(), parts.map(|part| part.at).collect())
                 }
                 (None, None) => Default::default(),
             };

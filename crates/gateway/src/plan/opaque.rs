@@ -158,7 +158,7 @@ impl Gateway {
             let key = key_of(&block);
             Some((block, key))
         };
-        outline.marks.iter().map(replayable).collect()
+        outline.parts.iter().map(replayable).collect()
     }
 }
 
@@ -183,8 +183,8 @@ impl PartDecider<'_> {
     ) -> Vec<OpaqueEdit> {
         let mut verdicts = verdicts.iter();
         let mut unknown = false;
-        let mut edits = Vec::with_capacity(outline.marks.len());
-        for (part, replayable) in outline.marks.iter().zip(replayable) {
+        let mut edits = Vec::with_capacity(outline.parts.len());
+        for (part, replayable) in outline.parts.iter().zip(replayable) {
             let edit = match replayable {
                 Some((block, key)) => {
                     let mut decided = judge(self.recall, part, &block, verdicts.next(), self.drops);

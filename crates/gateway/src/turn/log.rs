@@ -190,7 +190,7 @@ impl From<&PlannedBlock> for BlockRecord {
 impl Serialize for BlockRecord {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         BlockReport {
-            path: self.dialect.place(self.at.0, self.at.1),
+            path: self.dialect.block_path(self.at.0, self.at.1),
             kind: self.kind,
             fate: self.fate,
             reason: self.reason,

@@ -141,7 +141,7 @@ pub(crate) fn read_request(
     }
     let canonical = read_canonical(&incoming, &body);
     let opaque_outline = dialects::passthrough(incoming.dialect.name())
-        .and_then(|dialect| dialect.places(&incoming.parts(&body)));
+        .and_then(|dialect| dialect.outline(&incoming.parts(&body)));
     // Members that have no canonical form can still pass to a provider of the same dialect. For any
     // other provider they are a fault.
     let (empty, stream) =

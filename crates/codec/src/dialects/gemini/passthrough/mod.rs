@@ -12,7 +12,7 @@ use crate::json::{Kind, Span, each_member};
 mod outline;
 
 impl Passthrough for Gemini {
-    fn places(&self, asked: &RequestParts<'_>) -> Option<OpaqueOutline> {
+    fn outline(&self, asked: &RequestParts<'_>) -> Option<OpaqueOutline> {
         let (model, method) = address::read(asked.path).ok()?;
         outline::read(asked.body, &model, method).ok()
     }
@@ -26,7 +26,7 @@ impl Passthrough for Gemini {
         }
     }
 
-    fn place(&self, content: usize, part: Option<usize>) -> String {
+    fn block_path(&self, content: usize, part: Option<usize>) -> String {
         match part {
             Some(part) => format!("contents.{content}.parts.{part}"),
             None => format!("contents.{content}"),
@@ -65,10 +65,10 @@ impl StreamInjector for Injector {
     }
 
     fn error(&self, fault: &Fault, half: Option<&[u8]>) -> Vec<u8> {
-        let told = errors::value(fault);
+        let error = errors::value(fault);
         let mut out = Vec::new();
-        close_event(half, &told["error"].to_string(), &mut out);
-        out.extend_from_slice(format!("data: {told}\n\n").as_bytes());
+        close_event(half, &error["error"].to_string(), &mut out);
+        out.extend_from_slice(format!("data: {error}\n\n").as_bytes());
         out
     }
 }

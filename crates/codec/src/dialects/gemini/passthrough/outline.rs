@@ -151,13 +151,13 @@ impl PartOf<'_> {
         let opaque = match open {
             Some(opaque) => opaque,
             None => {
-                outline.marks.push(OpaquePart::new(self.at, OpaqueKind::Thinking));
-                outline.marks.len() - 1
+                outline.parts.push(OpaquePart::new(self.at, OpaqueKind::Thinking));
+                outline.parts.len() - 1
             }
         };
-        outline.marks[opaque].texts.extend(text);
-        outline.marks[opaque].whole.push(self.part);
-        outline.marks[opaque].signature = signature;
+        outline.parts[opaque].texts.extend(text);
+        outline.parts[opaque].whole.push(self.part);
+        outline.parts[opaque].signature = signature;
         (!ended).then_some(opaque)
     }
 
@@ -177,7 +177,7 @@ impl PartOf<'_> {
             ),
         });
         let kind = if call { OpaqueKind::Call } else { OpaqueKind::Text };
-        outline.marks.push(OpaquePart {
+        outline.parts.push(OpaquePart {
             signature,
             room: first.then(|| Room {
                 object: self.span.clone(),
@@ -214,7 +214,7 @@ mod tests {
         assert!(outline.stream && outline.has_assistant && outline.model_in_path.is_some());
         assert_eq!(outline.turn, 3);
         let found: Vec<_> = outline
-            .marks
+            .parts
             .iter()
             .map(|opaque| {
                 (opaque.at, opaque.kind, opaque.room.is_some(), opaque.block(BODY.as_bytes()))

@@ -16,7 +16,7 @@ mod complete;
 mod outline;
 
 impl Passthrough for OpenAiChat {
-    fn places(&self, asked: &RequestParts<'_>) -> Option<OpaqueOutline> {
+    fn outline(&self, asked: &RequestParts<'_>) -> Option<OpaqueOutline> {
         outline::read(asked.body).ok()
     }
 
@@ -32,7 +32,7 @@ impl Passthrough for OpenAiChat {
         complete::write(body, variants::find(variant))
     }
 
-    fn place(&self, message: usize, _: Option<usize>) -> String {
+    fn block_path(&self, message: usize, _: Option<usize>) -> String {
         // Several members of a message may repeat the reasoning, so the path names the message.
         format!("messages.{message}")
     }
@@ -79,8 +79,8 @@ impl StreamInjector for Injector {
         let error = errors::object(fault).to_string();
         let mut out = Vec::new();
         close_event(half, &error, &mut out);
-        let told = format!("data: {{\"error\":{error}}}\n\ndata: [DONE]\n\n");
-        out.extend_from_slice(told.as_bytes());
+        let event = format!("data: {{\"error\":{error}}}\n\ndata: [DONE]\n\n");
+        out.extend_from_slice(event.as_bytes());
         out
     }
 }

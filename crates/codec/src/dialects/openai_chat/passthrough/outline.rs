@@ -68,19 +68,19 @@ struct Reader<'r, 'a> {
 
 impl Reader<'_, '_> {
     fn opaque(&mut self, index: usize, kind: OpaqueKind) -> &mut OpaquePart {
-        self.outline.marks.push(OpaquePart::new((self.at, index), kind));
-        let last = self.outline.marks.len() - 1;
-        &mut self.outline.marks[last]
+        self.outline.parts.push(OpaquePart::new((self.at, index), kind));
+        let last = self.outline.parts.len() - 1;
+        &mut self.outline.parts[last]
     }
 
     /// Finds the members that hold or repeat reasoning.
     fn reasoning(&mut self) -> Result<(), JsonError> {
-        let first = self.outline.marks.len();
+        let first = self.outline.parts.len();
         for name in ["reasoning_details", "thinking_blocks"] {
             if let Some((place, list)) = find(self.message, name) {
                 let part = Part::new(self.holder, place);
-                if self.outline.marks.len() > first {
-                    self.outline.marks[first].whole.push(part);
+                if self.outline.parts.len() > first {
+                    self.outline.parts[first].whole.push(part);
                 } else if list.kind == Kind::Array {
                     self.details(list, part)?;
                 } else {
@@ -89,14 +89,14 @@ impl Reader<'_, '_> {
             }
         }
         for name in ["reasoning_content", "reasoning"] {
-            if self.outline.marks.len() == first {
+            if self.outline.parts.len() == first {
                 self.plain(name);
             } else if let Some((place, _)) = find_text(self.message, name) {
                 let part = Part::new(self.holder, place);
-                self.outline.marks[first].whole.push(part);
+                self.outline.parts[first].whole.push(part);
             }
         }
-        for opaque in &mut self.outline.marks[first..] {
+        for opaque in &mut self.outline.parts[first..] {
             opaque.beside = true;
         }
         Ok(())
@@ -150,7 +150,7 @@ impl Reader<'_, '_> {
             let number =
                 find(&detail, "index").and_then(|(_, index)| number(self.body, &index.value));
             let same = (word.map(Cow::into_owned), number);
-            let goes_on = self.outline.marks.last_mut().filter(|opaque| {
+            let goes_on = self.outline.parts.last_mut().filter(|opaque| {
                 last.as_ref() == Some(&same) && (number.is_some() || opaque.signature.is_none())
             });
             let opaque = match goes_on {
@@ -219,7 +219,7 @@ impl Reader<'_, '_> {
             Some((_, member)) => member.kind != Kind::String || member.is_text(),
             None => false,
         };
-        let last = self.outline.marks.last().map(|opaque| opaque.at.0);
+        let last = self.outline.parts.last().map(|opaque| opaque.at.0);
         if last != Some(self.at) || SAYS.into_iter().any(says) {
             return;
         }
@@ -315,11 +315,11 @@ mod tests {
     use super::*;
     use crate::dialects::opaque_outline::OpaqueEdit::{self, Keep, Remove, Sign};
 
-    fn marks(message: &str) -> (String, Vec<Block>) {
+    fn parts_of(message: &str) -> (String, Vec<Block>) {
         let body = body(message);
         let outline = read(body.as_bytes()).unwrap();
         let blocks = outline
-            .marks
+            .parts
             .iter()
             .filter(|opaque| opaque.kind != OpaqueKind::Call || opaque.signature.is_some())
             .map(|opaque| opaque.block(body.as_bytes()))
@@ -336,7 +336,7 @@ mod tests {
     fn rewritten(message: &str, changes: &[OpaqueEdit]) -> String {
         let body = body(message);
         let outline = read(body.as_bytes()).unwrap();
-        assert_eq!(outline.marks.len(), changes.len());
+        assert_eq!(outline.parts.len(), changes.len());
         let (edited, _) = outline.rewrite(body.as_bytes(), None, changes);
         edited.map_or(body, |body| String::from_utf8(body).unwrap())
     }
@@ -364,7 +364,7 @@ mod tests {
                 vec![thinking("xy", None)],
             ),
         ] {
-            let (body, found) = marks(message);
+            let (body, found) = parts_of(message);
             assert_eq!(found, expected, "{message}");
             let asked = RequestParts { path: "", query: "", body: body.as_bytes() };
             let read = crate::dialects::openai_chat::OpenAiChat.read_request(&asked).unwrap().value;
@@ -427,7 +427,7 @@ mod tests {
             r#","extra_content":{"google":{"thought_signature":"s"}}"#,
             r#","provider_specific_fields":{"thought_signature":"s"}"#,
         ] {
-            let (_, found) = marks(&call(more));
+            let (_, found) = parts_of(&call(more));
             assert_eq!(found, [thinking("", Some("s"))]);
             assert_eq!(rewritten(&call(more), &[Remove]), body(&call("")));
             assert_eq!(

@@ -13,11 +13,11 @@ use crate::json::{Kind, Span, each_member, number, text};
 mod outline;
 
 impl Passthrough for OpenAiResponses {
-    fn places(&self, asked: &RequestParts<'_>) -> Option<OpaqueOutline> {
+    fn outline(&self, asked: &RequestParts<'_>) -> Option<OpaqueOutline> {
         outline::read(asked.body).ok()
     }
 
-    fn place(&self, item: usize, _: Option<usize>) -> String {
+    fn block_path(&self, item: usize, _: Option<usize>) -> String {
         format!("input.{item}")
     }
 
@@ -160,14 +160,14 @@ mod tests {
         let mut state = Injector::default();
         state.see(frame(CREATED));
         let fault = Fault::new(FaultKind::Unreachable, "gone");
-        let mut told = Vec::new();
+        let mut events = Vec::new();
         Framer::new(1 << 20).push(&state.error(&fault, None), |frame, _| {
-            told.push(serde_json::from_slice::<Value>(frame.data).unwrap());
+            events.push(serde_json::from_slice::<Value>(frame.data).unwrap());
         });
-        assert_eq!(told.len(), 1);
-        assert_eq!(told[0]["type"], "response.failed");
-        assert_eq!(told[0]["sequence_number"], 5);
-        let response = &told[0]["response"];
+        assert_eq!(events.len(), 1);
+        assert_eq!(events[0]["type"], "response.failed");
+        assert_eq!(events[0]["sequence_number"], 5);
+        let response = &events[0]["response"];
         assert_eq!(response["id"], "resp_1");
         assert_eq!(response["status"], "failed");
         assert_eq!(response["model"], "gpt-x");

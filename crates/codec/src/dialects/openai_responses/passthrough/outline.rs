@@ -64,13 +64,13 @@ fn item(
             outline.has_assistant |= said;
             let known = kind.filter(|kind| *kind != "message");
             if said || known.is_some_and(|kind| role_of(kind) == Role::Assistant) {
-                outline.said.push(at);
+                outline.assistant_messages.push(at);
             }
             let led = led.filter(|_| said);
             if let (Some(opaque), Some((id, _))) = (led, find_text(&members, "id")) {
                 // The provider uses this id to demand the reasoning that led to the item.
                 let holder = outline.add_container(wholes(&members), Some(part), None);
-                outline.marks[opaque].whole.push(Part::new(holder, id));
+                outline.parts[opaque].whole.push(Part::new(holder, id));
             }
             return Ok(led);
         }
@@ -91,14 +91,14 @@ fn item(
         value: member.value.clone(),
         part: Part::new(outline.add_container(wholes(&members), Some(part), None), place),
     });
-    outline.marks.push(OpaquePart {
+    outline.parts.push(OpaquePart {
         texts,
         joint: "\n\n",
         signature,
         whole: vec![part],
         ..OpaquePart::new((at, 0), OpaqueKind::Thinking)
     });
-    Ok(Some(outline.marks.len() - 1))
+    Ok(Some(outline.parts.len() - 1))
 }
 
 /// The texts of a list of parts; empty if they have none.
@@ -144,7 +144,7 @@ mod tests {
         assert!(outline.stream && outline.has_assistant);
         assert_eq!(outline.turn, 1);
         let blocks: Vec<_> = outline
-            .marks
+            .parts
             .iter()
             .map(|opaque| (opaque.at.0, opaque.block(BODY.as_bytes())))
             .collect();
@@ -205,7 +205,7 @@ mod tests {
             "{}",
         ] {
             let outline = read(body.as_bytes()).unwrap();
-            assert!(outline.marks.is_empty(), "{body}");
+            assert!(outline.parts.is_empty(), "{body}");
         }
     }
 }
