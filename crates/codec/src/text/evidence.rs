@@ -108,8 +108,8 @@ mod tests {
         for &(family, model, thinking, tags, implicit) in rows {
             let evidence = Evidence { family, model, thinking };
             let recipe = evidence.recipe().unwrap();
-            let told = (recipe.reasoning.map(|tags| tags.name), recipe.implicit);
-            assert_eq!(told, (tags, implicit), "{evidence:?}");
+            let found = (recipe.reasoning.map(|tags| tags.name), recipe.implicit);
+            assert_eq!(found, (tags, implicit), "{evidence:?}");
         }
         let unknown = Evidence { family: Some("qwen-3"), ..Evidence::default() };
         let message = unknown.recipe().unwrap_err().to_string();

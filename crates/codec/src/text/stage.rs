@@ -100,7 +100,7 @@ impl Stage {
     fn expect_answer(&mut self, out: &mut dyn FnMut(Event<'_>)) {
         if !std::mem::replace(&mut self.separates_reasoning, true) {
             let blocks = &mut self.blocks;
-            self.reader.begin_answer(|event| blocks.tell(event, out));
+            self.reader.begin_answer(|event| blocks.emit(event, out));
             blocks.resolve_unclosed(out);
         }
     }
@@ -111,12 +111,12 @@ impl Stage {
         match event {
             Event::BlockStarted { index, block: BlockStart::Text { text } } => {
                 blocks.text.push(index);
-                reader.push_str(&text, |event| blocks.tell(event, out));
+                reader.push_str(&text, |event| blocks.emit(event, out));
             }
             Event::BlockDelta { index, delta: Delta::Text(text) }
                 if blocks.text.contains(&index) =>
             {
-                reader.push_str(&text, |event| blocks.tell(event, out));
+                reader.push_str(&text, |event| blocks.emit(event, out));
             }
             Event::BlockDelta { index, delta: Delta::Citation(mut citation) }
                 if blocks.text.contains(&index) =>
@@ -135,7 +135,7 @@ impl Stage {
                     self.expect_answer(out);
                 }
                 let (reader, blocks) = (&mut self.reader, &mut self.blocks);
-                reader.flush(|event| blocks.tell(event, out));
+                reader.flush(|event| blocks.emit(event, out));
                 blocks.resolve_unclosed(out);
                 blocks.close(out);
                 blocks.calls |= matches!(block, BlockStart::ToolCall { .. });
@@ -155,7 +155,7 @@ impl Stage {
                 let mut end = TextEnd::Stop;
                 reader.finish(|event| match event {
                     TextEvent::Ended(reason) => end = reason,
-                    event => blocks.tell(event, out),
+                    event => blocks.emit(event, out),
                 });
                 if reason == EndReason::Stop && end == TextEnd::UnclosedReasoning {
                     blocks.repeat_as_answer(out);
@@ -274,7 +274,7 @@ impl Blocks {
         }
     }
 
-    fn tell(&mut self, event: TextEvent<'_>, out: &mut dyn FnMut(Event<'_>)) {
+    fn emit(&mut self, event: TextEvent<'_>, out: &mut dyn FnMut(Event<'_>)) {
         match (&event, &mut self.unclosed) {
             (TextEvent::Reasoning(text), Some(unclosed)) => {
                 unclosed.text.push_str(text);

@@ -140,15 +140,16 @@ pub(crate) fn cite(all: Vec<Grounded>, text: &str, before: usize) -> Vec<Citatio
         last = at;
         characters.insert(at, count);
     }
-    let told = all.into_iter().zip(places);
-    told.map(|(grounded, place)| {
-        let at = |at: usize| characters.get(&at).copied();
-        Citation {
-            span: place.and_then(|(start, end)| Some((at(start)?, at(end)?))),
-            ..grounded.citation
-        }
-    })
-    .collect()
+    let placed = all.into_iter().zip(places);
+    placed
+        .map(|(grounded, place)| {
+            let at = |at: usize| characters.get(&at).copied();
+            Citation {
+                span: place.and_then(|(start, end)| Some((at(start)?, at(end)?))),
+                ..grounded.citation
+            }
+        })
+        .collect()
 }
 
 /// The sources of an answer, as they are written.

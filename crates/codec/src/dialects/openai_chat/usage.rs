@@ -77,12 +77,12 @@ pub(super) fn write(usage: &Usage) -> Value {
         "total_tokens": prompt.saturating_add(completion),
     });
     let mut details = |name: &str, counts: &[(&str, Option<u64>)]| {
-        let told: Map<String, Value> = counts
+        let known: Map<String, Value> = counts
             .iter()
             .filter_map(|(name, count)| Some(((*name).to_owned(), (*count)?.into())))
             .collect();
-        if !told.is_empty() {
-            value[name] = Value::Object(told);
+        if !known.is_empty() {
+            value[name] = Value::Object(known);
         }
     };
     details(

@@ -86,11 +86,11 @@ mod tests {
         for (dialect, body) in cases {
             let fault = fault_of(dialect, &body);
             for client in ["openai_chat", "openai_responses"] {
-                let told = written_by(client, &fault);
-                assert_eq!(told["error"]["code"], "context_length_exceeded", "{dialect} {client}");
+                let body = written_by(client, &fault);
+                assert_eq!(body["error"]["code"], "context_length_exceeded", "{dialect} {client}");
             }
-            let told = written_by("anthropic", &fault);
-            let message = told["error"]["message"].as_str().expect("a sentence");
+            let body = written_by("anthropic", &fault);
+            let message = body["error"]["message"].as_str().expect("a sentence");
             assert!(message.starts_with("prompt is too long: "), "{dialect}: {message}");
             assert_eq!(message.matches("too long").count(), 1, "{message}");
         }

@@ -45,8 +45,8 @@ mod tests {
         let cards = [card("one"), card("two")];
         assert_eq!(read(&write(Models::All(&cards))), cards);
         assert_eq!(read(&write(Models::One(&cards[1]))), cards[1..]);
-        let told = json!({"data": [{"id": "x", "max_model_len": 4096}, {}, 7]});
-        assert_eq!(read(&told)[0].context, Some(4096));
-        assert_eq!(read(&told).len(), 1);
+        let answer = json!({"data": [{"id": "x", "max_model_len": 4096}, {}, 7]});
+        assert_eq!(read(&answer)[0].context, Some(4096));
+        assert_eq!(read(&answer).len(), 1);
     }
 }

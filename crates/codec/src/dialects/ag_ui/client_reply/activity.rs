@@ -15,14 +15,14 @@ const KIND: &str = "WAITING";
 #[derive(Debug, Default)]
 pub(super) struct Activity {
     id: String,
-    told: bool,
+    written: bool,
     waits: bool,
 }
 
 impl Activity {
     /// Creates an activity with this id.
     pub(super) fn new(id: String) -> Self {
-        Self { id, told: false, waits: false }
+        Self { id, written: false, waits: false }
     }
 
     /// Whether the client knows that the run waits.
@@ -34,7 +34,7 @@ impl Activity {
     pub(super) fn wait(&mut self, silent: Duration, within: &str, out: &mut Vec<u8>) {
         let seconds = silent.as_secs();
         self.waits = true;
-        if std::mem::replace(&mut self.told, true) {
+        if std::mem::replace(&mut self.written, true) {
             let patch = json!([
                 replaced("/status", "waiting"),
                 replaced("/for", within),

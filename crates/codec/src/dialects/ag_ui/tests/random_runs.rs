@@ -18,7 +18,7 @@ use super::{asked, body, read, read_at, writer};
 use crate::dialects::shared::hidden_reasoning::NOTICE;
 
 #[derive(Clone, Debug)]
-enum Said {
+enum ReplyBlock {
     Text(Vec<String>, Option<String>),
     Refusal(Vec<String>),
     /// With a signature that comes first, and one that comes last.
@@ -31,7 +31,7 @@ enum Said {
 /// The course of a run.
 #[derive(Clone, Debug)]
 struct Plan {
-    said: Vec<Said>,
+    blocks: Vec<ReplyBlock>,
     /// Which open block continues at each step.
     turns: Vec<usize>,
     /// Where the provider is silent for a while.
@@ -58,12 +58,12 @@ fn mark() -> impl Strategy<Value = Option<String>> {
 
 fn plan() -> impl Strategy<Value = Plan> {
     let block = prop_oneof![
-        3 => (pieces(), mark()).prop_map(|(text, mark)| Said::Text(text, mark)),
-        1 => pieces().prop_map(Said::Refusal),
-        3 => (pieces(), mark(), mark()).prop_map(|(text, early, late)| Said::Thinking(text, [early, late])),
-        2 => "[a-z]{0,4}".prop_map(Said::Redacted),
-        3 => (pieces(), mark()).prop_map(|(arguments, mark)| Said::Call(arguments, mark)),
-        1 => Just(Said::Opaque),
+        3 => (pieces(), mark()).prop_map(|(text, mark)| ReplyBlock::Text(text, mark)),
+        1 => pieces().prop_map(ReplyBlock::Refusal),
+        3 => (pieces(), mark(), mark()).prop_map(|(text, early, late)| ReplyBlock::Thinking(text, [early, late])),
+        2 => "[a-z]{0,4}".prop_map(ReplyBlock::Redacted),
+        3 => (pieces(), mark()).prop_map(|(arguments, mark)| ReplyBlock::Call(arguments, mark)),
+        1 => Just(ReplyBlock::Opaque),
     ];
     let end = prop_oneof![
         Just(EndReason::Stop),
@@ -87,8 +87,8 @@ fn plan() -> impl Strategy<Value = Plan> {
     let pauses = vec(0..40usize, 0..4);
     let unclosed = prop_oneof![Just(Vec::new()), vec(0..7u32, 1..3)];
     (vec(block, 0..7), turns, pauses, unclosed, end, usage).prop_map(
-        |(said, turns, pauses, unclosed, end, usage)| Plan {
-            said,
+        |(blocks, turns, pauses, unclosed, end, usage)| Plan {
+            blocks,
             turns,
             pauses,
             unclosed,
@@ -103,22 +103,22 @@ fn own(text: &str) -> Cow<'static, str> {
 }
 
 /// The events of one block.
-fn block(index: u32, said: &Said) -> Vec<Event<'static>> {
+fn block(index: u32, reply_block: &ReplyBlock) -> Vec<Event<'static>> {
     let grown = |delta| Event::BlockDelta { index, delta };
     let signed = |mark: &String| grown(Delta::Signature(own(mark)));
-    let (start, deltas): (BlockStart<'static>, Vec<Event<'static>>) = match said {
-        Said::Text(text, mark) => (
+    let (start, deltas): (BlockStart<'static>, Vec<Event<'static>>) = match reply_block {
+        ReplyBlock::Text(text, mark) => (
             BlockStart::Text { text: "".into() },
             text.iter()
                 .map(|text| grown(Delta::Text(own(text))))
                 .chain(mark.iter().map(signed))
                 .collect(),
         ),
-        Said::Refusal(text) => (
+        ReplyBlock::Refusal(text) => (
             BlockStart::Refusal { text: "".into() },
             text.iter().map(|text| grown(Delta::Text(own(text)))).collect(),
         ),
-        Said::Thinking(text, [early, late]) => (
+        ReplyBlock::Thinking(text, [early, late]) => (
             BlockStart::Thinking {
                 text: "".into(),
                 signature: own(early.as_deref().unwrap_or_default()),
@@ -128,8 +128,8 @@ fn block(index: u32, said: &Said) -> Vec<Event<'static>> {
                 .chain(late.iter().map(signed))
                 .collect(),
         ),
-        Said::Redacted(data) => (BlockStart::Redacted { data: own(data) }, Vec::new()),
-        Said::Call(arguments, mark) => (
+        ReplyBlock::Redacted(data) => (BlockStart::Redacted { data: own(data) }, Vec::new()),
+        ReplyBlock::Call(arguments, mark) => (
             BlockStart::ToolCall { id: format!("call_{index}\"").into(), name: "f".into() },
             arguments
                 .iter()
@@ -137,7 +137,7 @@ fn block(index: u32, said: &Said) -> Vec<Event<'static>> {
                 .chain(mark.iter().map(signed))
                 .collect(),
         ),
-        Said::Opaque => {
+        ReplyBlock::Opaque => {
             (BlockStart::Opaque { dialect: "theirs".into(), name: "odd".into() }, Vec::new())
         }
     };
@@ -149,9 +149,9 @@ fn block(index: u32, said: &Said) -> Vec<Event<'static>> {
 
 impl Plan {
     fn events(&self) -> Vec<Event<'static>> {
-        let blocks = (0..).zip(&self.said);
+        let blocks = (0..).zip(&self.blocks);
         let mut blocks: Vec<_> =
-            blocks.map(|(index, said)| block(index, said).into_iter()).collect();
+            blocks.map(|(index, reply_block)| block(index, reply_block).into_iter()).collect();
         let mut turns = self.turns.iter();
         let mut events =
             vec![Event::MessageStarted { id: "theirs".into(), model: "their-model".into() }];
@@ -176,12 +176,12 @@ impl Plan {
     fn stream(&self, asked: &Value, query: &str, cut: Option<(usize, bool)>) -> String {
         let request = read_at("/ag-ui", query, asked).unwrap().value;
         let mut events = self.events();
-        if let Some((at, told)) = cut {
+        if let Some((at, failed)) = cut {
             events.truncate(at % events.len());
-            if told {
+            if failed {
                 events.push(Event::Fault(Fault::new(FaultKind::Overloaded, "busy")));
             }
-            let reason = if told { EndReason::Failed } else { EndReason::Cut };
+            let reason = if failed { EndReason::Failed } else { EndReason::Cut };
             events.push(Event::Ended { reason });
         }
         let mut writer = writer(&request);

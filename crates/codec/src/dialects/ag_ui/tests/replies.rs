@@ -284,7 +284,7 @@ fn a_cut_call_is_not_pending() {
         let start = BlockStart::ToolCall { id: format!("c{index}").into(), name: name.into() };
         block(index, start, vec![Delta::ToolArguments(arguments.into())])
     };
-    for (name, half, reason, told) in [
+    for (name, half, reason, second_arguments) in [
         ("f", "", EndReason::Length, ""),
         ("f", "{\"a\":\"}", EndReason::Length, "{\"a\":\"}"),
         ("f", "{", EndReason::Refusal, "{"),
@@ -305,7 +305,7 @@ fn a_cut_call_is_not_pending() {
                 let pieces = events.iter().filter(|event| event["toolCallId"] == id);
                 pieces.filter_map(|event| event["delta"].as_str()).collect()
             };
-            assert_eq!((arguments("c0").as_str(), &*arguments("c1")), ("{}", told));
+            assert_eq!((arguments("c0").as_str(), &*arguments("c1")), ("{}", second_arguments));
         }
     }
 }
@@ -352,12 +352,14 @@ fn usage_has_totals_and_details_under_the_requested_model() {
     };
     let started = Event::MessageStarted { id: "m".into(), model: "theirs".into() };
     let said = [vec![started, Event::Usage(usage)], ended(EndReason::Stop)].concat();
-    for (asked_for, told) in [(json!({"model": "asked-for"}), "asked-for"), (json!({}), "theirs")] {
+    for (asked_for, expected) in
+        [(json!({"model": "asked-for"}), "asked-for"), (json!({}), "theirs")]
+    {
         let stream = written(&read(&asked(&asked_for)).value, &said);
         let events = check(Age::Modern, &stream).unwrap();
         let most = (1_u64 << 53) - 1;
         let expected = json!([{
-            "model": told, "inputTokens": 9, "outputTokens": most, "totalTokens": most,
+            "model": expected, "inputTokens": 9, "outputTokens": most, "totalTokens": most,
             "reasoningTokens": 3, "cachedInputTokens": 2,
         }]);
         assert_eq!(events[1]["usage"], expected);

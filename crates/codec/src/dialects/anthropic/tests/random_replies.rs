@@ -12,20 +12,21 @@ use super::values::{object, said, word};
 use super::{read_reply, streamed, whole};
 
 #[derive(Clone, Debug)]
-enum Said {
+enum ReplyBlock {
     Text(Vec<String>),
     Thinking(Vec<String>, Option<String>),
     Redacted(String),
     Call(String, Value, usize),
 }
 
-fn reply() -> impl Strategy<Value = (Vec<Said>, EndReason, Usage, bool)> {
+fn reply() -> impl Strategy<Value = (Vec<ReplyBlock>, EndReason, Usage, bool)> {
     let block = prop_oneof![
-        vec(said(), 0..4).prop_map(Said::Text),
+        vec(said(), 0..4).prop_map(ReplyBlock::Text),
         (vec(said(), 0..4), option::of("[a-zA-Z0-9+/=]{1,9}"))
-            .prop_map(|(text, mark)| Said::Thinking(text, mark)),
-        said().prop_map(Said::Redacted),
-        (word(), object(), 0..9usize).prop_map(|(name, value, cut)| Said::Call(name, value, cut)),
+            .prop_map(|(text, mark)| ReplyBlock::Thinking(text, mark)),
+        said().prop_map(ReplyBlock::Redacted),
+        (word(), object(), 0..9usize)
+            .prop_map(|(name, value, cut)| ReplyBlock::Call(name, value, cut)),
     ];
     let reason = prop_oneof![
         Just(EndReason::Stop),
@@ -53,25 +54,32 @@ fn reply() -> impl Strategy<Value = (Vec<Said>, EndReason, Usage, bool)> {
 }
 
 /// The events of a reply: one block after the other, or all at once in turns.
-fn events(said: &[Said], reason: &EndReason, usage: Usage, at_once: bool) -> Vec<Event<'static>> {
+fn events(
+    reply_blocks: &[ReplyBlock],
+    reason: &EndReason,
+    usage: Usage,
+    at_once: bool,
+) -> Vec<Event<'static>> {
     let mut blocks: Vec<Vec<Event<'static>>> = Vec::new();
     let own = |text: &str| Cow::<'static, str>::Owned(text.to_owned());
-    for (index, said) in (0..).zip(said) {
+    for (index, block) in (0..).zip(reply_blocks) {
         let delta = |delta| Event::BlockDelta { index, delta };
         let start = |block| Event::BlockStarted { index, block };
         let mut events = Vec::new();
-        match said {
-            Said::Text(pieces) => {
+        match block {
+            ReplyBlock::Text(pieces) => {
                 events.push(start(BlockStart::Text { text: "".into() }));
                 events.extend(pieces.iter().map(|text| delta(Delta::Text(own(text)))));
             }
-            Said::Thinking(pieces, mark) => {
+            ReplyBlock::Thinking(pieces, mark) => {
                 events.push(start(BlockStart::Thinking { text: "".into(), signature: "".into() }));
                 events.extend(pieces.iter().map(|text| delta(Delta::Thinking(own(text)))));
                 events.extend(mark.iter().map(|mark| delta(Delta::Signature(own(mark)))));
             }
-            Said::Redacted(data) => events.push(start(BlockStart::Redacted { data: own(data) })),
-            Said::Call(name, value, cut) => {
+            ReplyBlock::Redacted(data) => {
+                events.push(start(BlockStart::Redacted { data: own(data) }));
+            }
+            ReplyBlock::Call(name, value, cut) => {
                 let id = format!("toolu_{index}");
                 events.push(start(BlockStart::ToolCall { id: id.into(), name: own(name) }));
                 let text = value.to_string();
@@ -114,8 +122,8 @@ fn seen(events: &[Event<'_>]) -> Reply {
 
 proptest! {
     #[test]
-    fn a_reply_survives_a_round_trip((said, reason, usage, at_once) in reply(), size in 1..50usize) {
-        let events = events(&said, &reason, usage, at_once);
+    fn a_reply_survives_a_round_trip((reply_blocks, reason, usage, at_once) in reply(), size in 1..50usize) {
+        let events = events(&reply_blocks, &reason, usage, at_once);
         let expected = seen(&events);
         let stream = streamed(&events);
         let (read, ends) = read_reply(stream.as_bytes().chunks(size), true);

@@ -369,11 +369,11 @@ fn explains(losses: &[Loss], request: &Request, carried: &Request) {
         .flat_map(|message| &message.content)
         .filter(|block| matches!(block, Block::Thinking { signature, .. } if signature.as_ref().is_none_or(String::is_empty)))
         .count();
-    let told = losses.iter().find_map(|loss| match loss {
+    let dropped = losses.iter().find_map(|loss| match loss {
         Loss::ThinkingOmitted { blocks, reason: Reason::Shape } => Some(*blocks),
         _ => None,
     });
-    assert_eq!(told.unwrap_or_default(), unsigned);
+    assert_eq!(dropped.unwrap_or_default(), unsigned);
     // Without a loss only the form may differ.
     if losses.is_empty() {
         let blocks = |request: &Request| {

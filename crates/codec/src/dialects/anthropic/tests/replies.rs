@@ -58,7 +58,7 @@ fn events(stream: &str) -> Vec<Value> {
 }
 
 /// One short line for each event between the first and the last two.
-fn told(sent: &[Event<'_>]) -> Vec<String> {
+fn written_lines(sent: &[Event<'_>]) -> Vec<String> {
     let all = events(&streamed(sent));
     assert_eq!(all[0]["type"], "message_start");
     assert_eq!(all[all.len() - 2]["type"], "message_delta");
@@ -132,7 +132,7 @@ data: {"type":"message_stop"}
 
 #[test]
 fn blocks_are_written_in_sequence_with_new_indexes() {
-    let lines = told(&[
+    let lines = written_lines(&[
         started(),
         start(3, call("a")),
         start(7, call("b")),
@@ -165,7 +165,7 @@ fn blocks_are_written_in_sequence_with_new_indexes() {
 
 #[test]
 fn a_signature_is_written_once_and_last() {
-    let lines = told(&[
+    let lines = written_lines(&[
         started(),
         start(0, BlockStart::Thinking { text: "a".into(), signature: "first".into() }),
         delta(0, Delta::Signature("second".into())),
@@ -204,7 +204,7 @@ fn a_signature_is_written_once_and_last() {
 
 #[test]
 fn foreign_parts_leave_no_gap_in_the_indexes() {
-    let lines = told(&[
+    let lines = written_lines(&[
         started(),
         start(0, text()),
         stop(0),

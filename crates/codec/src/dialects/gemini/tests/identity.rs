@@ -325,7 +325,12 @@ fn again(written: &Outgoing) -> Result<Lossy<Request>, Fault> {
 }
 
 /// The events of a reply of these blocks, each in pieces, and the reply.
-fn told(content: &[Block], usage: Usage, reason: &EndReason, cut: usize) -> Vec<Event<'static>> {
+fn events_of(
+    content: &[Block],
+    usage: Usage,
+    reason: &EndReason,
+    cut: usize,
+) -> Vec<Event<'static>> {
     let mut events = vec![Event::MessageStarted { id: "m".into(), model: "x".into() }];
     for (index, block) in content.iter().enumerate() {
         let index = index as u32;
@@ -434,7 +439,7 @@ proptest! {
         if list {
             request.extra = serde_json::from_value(json!({"gemini": {"alt": "json"}})).unwrap();
         }
-        let events = told(&content, usage, &reason, cut);
+        let events = events_of(&content, usage, &reason, cut);
         let bytes = streamed(&request, &events);
         let (_, read) = super::events(true, "", &[&bytes]);
         let calls = content.iter().any(|block| matches!(block, Block::ToolCall { .. }));

@@ -17,7 +17,7 @@ fn asking(messages: Vec<Message>) -> Request {
 fn check(messages: Vec<Message>, contents: impl Into<Value>, losses: &[(&str, &str)]) {
     let (written, body) = write(&asking(messages), "");
     assert_eq!(body["contents"], contents.into());
-    let told: Vec<_> = written
+    let found: Vec<_> = written
         .losses
         .iter()
         .map(|loss| match loss {
@@ -26,7 +26,7 @@ fn check(messages: Vec<Message>, contents: impl Into<Value>, losses: &[(&str, &s
             other => panic!("{other}"),
         })
         .collect();
-    assert_eq!(told, losses);
+    assert_eq!(found, losses);
 }
 
 fn call(id: &str, arguments: &str, signature: Option<&str>) -> Block {

@@ -33,7 +33,7 @@ pub(crate) struct Answer {
     calls: usize,
     repeats: Repeats,
     counts: Counts,
-    told: Option<Usage>,
+    emitted_usage: Option<Usage>,
     finish: Option<Finish>,
     /// Details about the end.
     details: EndDetails,
@@ -122,7 +122,7 @@ impl Answer {
         }
         if let Some(usage) = usage {
             self.counts.read(json, &usage)?;
-            if self.told.is_none() {
+            if self.emitted_usage.is_none() {
                 self.emit_usage(out);
             }
         }
@@ -555,7 +555,7 @@ impl Answer {
         if matches!(finish, Some(Finish::Reason(_))) {
             self.close(out);
         }
-        if self.told != self.counts.usage() {
+        if self.emitted_usage != self.counts.usage() {
             self.emit_usage(out);
         }
         let reason = match finish {
@@ -583,7 +583,7 @@ impl Answer {
 
     fn emit_usage(&mut self, out: &mut Out<'_>) {
         if let Some(usage) = self.counts.usage() {
-            self.told = Some(usage);
+            self.emitted_usage = Some(usage);
             out(Event::Usage(usage));
         }
     }

@@ -129,13 +129,13 @@ fn hidden_reasoning_has_only_its_signature() {
         ended(0),
         done(EndReason::Stop),
     ];
-    let told = lines(&request, &events);
-    assert_eq!(told.len(), 2);
+    let written = lines(&request, &events);
+    assert_eq!(written.len(), 2);
     assert_eq!(
-        told[0],
+        written[0],
         json!({"type": "thinking_signature", "content": "S", "block": 0, "seq": 1})
     );
-    assert_eq!(told[1]["reason"], "empty");
+    assert_eq!(written[1]["reason"], "empty");
     let mut writer = crate::dialects::events::Events.reply_writer(&request, &identity());
     let mut out = Vec::new();
     events.iter().for_each(|event| writer.push(event, &mut out));
@@ -162,18 +162,18 @@ fn each_end_reason_has_a_word() {
         (vec![fault(FaultKind::TimedOut), done(EndReason::Failed)], "timeout", "failed"),
         (vec![said(), fault(FaultKind::Overloaded), done(EndReason::Failed)], "error", "failed"),
     ] {
-        let told = lines(&Request::default(), &events);
-        let last = told.last().unwrap();
+        let written = lines(&Request::default(), &events);
+        let last = written.last().unwrap();
         assert_eq!((&last["reason"], &last["stop_reason"]), (&json!(reason), &json!(stop)));
     }
-    let told = lines(
+    let written = lines(
         &Request::default(),
         &[fault(FaultKind::RateLimited), said(), done(EndReason::Failed)],
     );
     let error =
         json!({"type": "error", "message": "what happened", "kind": "rate_limited", "seq": 1});
-    assert_eq!(told[0], error);
-    assert_eq!(told.len(), 2, "behind an error comes the end");
+    assert_eq!(written[0], error);
+    assert_eq!(written.len(), 2, "the end follows an error");
 }
 
 /// A block as a model writes it.
@@ -224,12 +224,12 @@ proptest! {
         events.push(done(EndReason::Stop));
         let mut fold = Fold::default();
         events.iter().for_each(|event| fold.push(event));
-        let told = lines(&Request::default(), &events);
-        for (number, line) in (1..).zip(&told) {
+        let written = lines(&Request::default(), &events);
+        for (number, line) in (1..).zip(&written) {
             prop_assert_eq!(&line["seq"], &json!(number));
         }
-        let ends = told.iter().filter(|line| line["type"] == "done").count();
-        prop_assert_eq!((ends, &told[told.len() - 1]["type"]), (1, &json!("done")));
+        let ends = written.iter().filter(|line| line["type"] == "done").count();
+        prop_assert_eq!((ends, &written[written.len() - 1]["type"]), (1, &json!("done")));
         let mut expected = fold.finish().content;
         for block in &mut expected {
             if let Block::ToolCall { arguments, .. } = block
@@ -238,10 +238,10 @@ proptest! {
                 *arguments = value.to_string();
             }
         }
-        let body = json!({"messages": [{"role": "user", "content": "q"}, {"role": "assistant", "content": told}]});
+        let body = json!({"messages": [{"role": "user", "content": "q"}, {"role": "assistant", "content": written}]});
         let back = read(&body).value.messages.pop().unwrap().content;
         // The order of blocks is the order of their first lines. Parallel blocks may change it.
-        let order = told.iter().filter_map(|line| line["block"].as_u64());
+        let order = written.iter().filter_map(|line| line["block"].as_u64());
         let mut seen: Vec<u64> = Vec::new();
         for number in order {
             if !seen.contains(&number) {
@@ -269,8 +269,8 @@ proptest! {
         }).collect();
         events.push(done(EndReason::Stop));
         events.push(started(0, BlockStart::Text { text: "late".into() }));
-        let told = lines(&Request::default(), &events);
-        let ends = told.iter().filter(|line| line["type"] == "done").count();
-        prop_assert_eq!((ends, &told[told.len() - 1]["type"]), (1, &json!("done")));
+        let written = lines(&Request::default(), &events);
+        let ends = written.iter().filter(|line| line["type"] == "done").count();
+        prop_assert_eq!((ends, &written[written.len() - 1]["type"]), (1, &json!("done")));
     }
 }

@@ -26,9 +26,9 @@ fn the_latest_tag_is_removed_from_the_model_name() {
         let request = with(&json!({"model": asked}));
         assert_eq!(request.model, model);
         // The reply has the name that the client used.
-        let told =
+        let written =
             lines(&request, &[throughline_canonical::Event::Ended { reason: EndReason::Stop }]);
-        assert!(told.contains(&format!("\"model\":\"{asked}\"")), "{told}");
+        assert!(written.contains(&format!("\"model\":\"{asked}\"")), "{written}");
         let mut sent = request;
         Ollama.forget_own_members(&mut sent);
         assert!(sent.extra.is_empty(), "{asked}");

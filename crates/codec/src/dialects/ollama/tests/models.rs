@@ -17,12 +17,12 @@ fn a_model_list_survives_a_round_trip() {
     assert_eq!(Ollama.read_models(&list), cards);
     assert_eq!(list["models"][1]["name"], "two:7b");
     assert_eq!(Ollama.write_models(Models::One(&cards[0]), "").unwrap(), list["models"][0]);
-    let told = json!({"models": [
+    let answer = json!({"models": [
         {"name": "a", "capabilities": ["completion", "thinking"], "model_info": {"q.context_length": 4096}},
         {"model": "b", "capabilities": ["completion"]},
         {}, 7,
     ]});
-    let read = Ollama.read_models(&told);
+    let read = Ollama.read_models(&answer);
     assert_eq!(read.len(), 2);
     assert_eq!((read[0].thinks, read[0].context), (Some(true), Some(4096)));
     assert_eq!((read[1].thinks, read[1].context), (Some(false), None));

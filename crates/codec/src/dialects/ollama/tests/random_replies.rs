@@ -12,7 +12,7 @@ use crate::dialects::ClientDialect;
 use crate::dialects::shared::hidden_reasoning::NOTICE;
 
 #[derive(Clone, Debug)]
-enum Said {
+enum ReplyBlock {
     Text(Vec<String>),
     Thinking(Vec<String>),
     Redacted,
@@ -23,32 +23,37 @@ fn words() -> impl Strategy<Value = String> {
     "[a-z \"\\\\\n\r\t\u{0}é漢🧠]{0,8}"
 }
 
-fn block() -> impl Strategy<Value = Said> {
+fn block() -> impl Strategy<Value = ReplyBlock> {
     prop_oneof![
-        vec(words(), 0..4).prop_map(Said::Text),
-        vec(words(), 0..4).prop_map(Said::Thinking),
-        Just(Said::Redacted),
+        vec(words(), 0..4).prop_map(ReplyBlock::Text),
+        vec(words(), 0..4).prop_map(ReplyBlock::Thinking),
+        Just(ReplyBlock::Redacted),
         ("[a-z]{1,5}", vec(("[a-z]{1,3}", words()), 0..3), 0..9usize).prop_map(
             |(name, members, cut)| {
                 let members = members.into_iter().map(|(key, text)| (key, text.into()));
                 let arguments = Value::Object(members.collect());
-                Said::Call(name, format!("{arguments:#}"), cut)
+                ReplyBlock::Call(name, format!("{arguments:#}"), cut)
             }
         ),
     ]
 }
 
-fn events(said: &[Said], reason: &EndReason, usage: Usage, at_once: bool) -> Vec<Event<'static>> {
+fn events(
+    reply_blocks: &[ReplyBlock],
+    reason: &EndReason,
+    usage: Usage,
+    at_once: bool,
+) -> Vec<Event<'static>> {
     let own = |text: &str| Cow::<'static, str>::Owned(text.to_owned());
     let mut blocks: Vec<Vec<Event<'static>>> = Vec::new();
-    for (index, said) in (0..).zip(said) {
+    for (index, block) in (0..).zip(reply_blocks) {
         let delta = |delta| Event::BlockDelta { index, delta };
-        let (block, deltas): (_, Vec<_>) = match said {
-            Said::Text(pieces) => (
+        let (block, deltas): (_, Vec<_>) = match block {
+            ReplyBlock::Text(pieces) => (
                 BlockStart::Text { text: "".into() },
                 pieces.iter().map(|text| Delta::Text(own(text))).collect(),
             ),
-            Said::Thinking(pieces) => (
+            ReplyBlock::Thinking(pieces) => (
                 BlockStart::Thinking { text: "".into(), signature: "".into() },
                 pieces
                     .iter()
@@ -56,8 +61,8 @@ fn events(said: &[Said], reason: &EndReason, usage: Usage, at_once: bool) -> Vec
                     .chain([Delta::Signature("envelope".into())])
                     .collect(),
             ),
-            Said::Redacted => (BlockStart::Redacted { data: "d".into() }, Vec::new()),
-            Said::Call(name, text, cut) => {
+            ReplyBlock::Redacted => (BlockStart::Redacted { data: "d".into() }, Vec::new()),
+            ReplyBlock::Call(name, text, cut) => {
                 let mut places = text.char_indices().map(|(at, _)| at);
                 let (one, two) = text.split_at(places.nth(*cut).unwrap_or_default());
                 (
@@ -107,7 +112,7 @@ fn seen(reply: &Reply) -> (String, String, Vec<(String, String, Value)>) {
 proptest! {
     #[test]
     fn a_reply_survives_a_round_trip(
-        said in vec(block(), 0..6),
+        reply_blocks in vec(block(), 0..6),
         long in any::<bool>(),
         counts in (0u64..1000, 0u64..1000),
         at_once in any::<bool>(),
@@ -115,7 +120,7 @@ proptest! {
     ) {
         let reason = if long { EndReason::Length } else { EndReason::Stop };
         let usage = Usage { input: Some(counts.0), output: Some(counts.1), ..Usage::default() };
-        let events = events(&said, &reason, usage, at_once);
+        let events = events(&reply_blocks, &reason, usage, at_once);
         let mut fold = Fold::default();
         events.iter().for_each(|event| fold.push(event));
         let original = fold.finish();
@@ -124,12 +129,12 @@ proptest! {
         let request = throughline_canonical::Request::default();
         let stream = lines(&request, &events);
         // Every line is JSON, and only the last one is marked as done.
-        let told: Vec<Value> = stream
+        let lines: Vec<Value> = stream
             .split_terminator('\n')
             .map(|line| serde_json::from_str(line).unwrap())
             .collect();
-        let last = told.len() - 1;
-        for (place, line) in told.iter().enumerate() {
+        let last = lines.len() - 1;
+        for (place, line) in lines.iter().enumerate() {
             prop_assert_eq!(&line["done"], &Value::from(place == last));
         }
         let whole = Ollama.reply_writer(&request, &identity()).whole(&original);

@@ -24,7 +24,7 @@ fn asked(path: &str) -> Request {
     read_at(path, &body).unwrap().value
 }
 
-fn told(events: &[Event<'_>]) -> Vec<Value> {
+fn written_lines(events: &[Event<'_>]) -> Vec<Value> {
     let text = lines(&asked("/api/chat"), events);
     assert!(text.is_empty() || text.ends_with('\n'));
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
@@ -40,7 +40,7 @@ fn arguments_are_one_object_on_one_line() {
         ("[1]", json!({"arguments": "[1]"})),
         ("{\"a\":", json!({"arguments": "{\"a\":"})),
     ] {
-        let lines = told(&call(arguments));
+        let lines = written_lines(&call(arguments));
         assert_eq!(lines.len(), 1, "{arguments}");
         let call = &lines[0]["message"]["tool_calls"][0];
         assert_eq!(call["function"]["arguments"], expected, "{arguments}");
@@ -112,9 +112,10 @@ fn a_generate_request_gets_generate_members() {
 #[test]
 fn a_fault_is_the_last_line() {
     let fault = Fault::new(FaultKind::Overloaded, "no room");
-    let lines = told(&[Event::Fault(fault.clone()), Event::Ended { reason: EndReason::Failed }]);
+    let lines =
+        written_lines(&[Event::Fault(fault.clone()), Event::Ended { reason: EndReason::Failed }]);
     assert_eq!(lines, [json!({"error": "no room"})]);
-    let cut = told(&[Event::Ended { reason: EndReason::Cut }]);
+    let cut = written_lines(&[Event::Ended { reason: EndReason::Cut }]);
     assert_eq!(cut.len(), 1);
     assert!(cut[0]["error"].is_string());
     let (status, body) = Ollama.write_fault(&fault, "");

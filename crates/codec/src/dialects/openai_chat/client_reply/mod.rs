@@ -298,9 +298,9 @@ impl Writer {
 
     /// Builds the annotations of a text whose end is now known.
     fn annotate(&mut self, index: u32, begins: u64) {
-        let told = self.citations.iter().filter(|(cites, _)| *cites == index);
-        let told = told.map(|(_, citation)| citation);
-        let written = annotations::write(told, (begins, self.said));
+        let citations = self.citations.iter().filter(|(cites, _)| *cites == index);
+        let citations = citations.map(|(_, citation)| citation);
+        let written = annotations::write(citations, (begins, self.said));
         self.annotations.extend(written);
         self.citations.retain(|(cites, _)| *cites != index);
     }

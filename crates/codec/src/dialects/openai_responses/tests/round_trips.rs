@@ -440,15 +440,15 @@ proptest! {
         for event in &events {
             fold.push(event);
         }
-        let told = fold.finish();
+        let original = fold.finish();
         let mut streamed = reply(&[&bytes], true).1;
-        let mut expected = seen(told.clone());
+        let mut expected = seen(original.clone());
         // A cut is written as a fault, which this test does not compare.
         streamed.fault = None;
         streamed.content.retain(says_something);
         prop_assert_eq!(&streamed, &expected);
 
-        let whole = writer(&request()).whole(&told);
+        let whole = writer(&request()).whole(&original);
         let mut whole = reply(&[&whole], false).1;
         whole.fault = None;
         expected.fault = None;

@@ -289,8 +289,8 @@ impl Items {
         let Some(content) = &parts.content else {
             return Ok(());
         };
-        let told = item.block.filter(|block| block.ever || block.part > 0);
-        if let Some(block) = told {
+        let emitted = item.block.filter(|block| block.ever || block.part > 0);
+        if let Some(block) = emitted {
             // Some servers send citations only here.
             return each_part(data, content, |place, part| {
                 if let Some(list) = &part.annotations
@@ -524,12 +524,12 @@ fn thinking() -> BlockStart<'static> {
 }
 
 /// Emits the citations that were not emitted yet.
-fn cite(data: &[u8], list: &Span, index: u32, told: usize, out: Out<'_>) {
+fn cite(data: &[u8], list: &Span, index: u32, emitted: usize, out: Out<'_>) {
     let mut place = 0;
     // A malformed list has no citations.
     let _ = each_element(data, list.start, |_, span| {
         if let Some(delta) = annotations::read(slice(data, &span)) {
-            if place >= told {
+            if place >= emitted {
                 out(Event::BlockDelta { index, delta });
             }
             place += 1;
