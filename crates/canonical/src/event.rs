@@ -108,7 +108,7 @@ pub enum Delta<'a> {
     Signature(Cow<'a, str>),
     /// A source. Boxed because nearly every delta is text.
     Citation(Box<Citation>),
-    /// A piece of the JSON arguments of a tool call.
+    /// A piece of the JSON arguments of a tool call. A call without arguments may have none.
     ToolArguments(Cow<'a, str>),
     /// A piece of the JSON of an opaque block. All pieces form one object. If a member occurs
     /// twice, the last one counts, so members can grow.

@@ -123,7 +123,8 @@ pub enum Block {
         id: String,
         /// The name of the tool.
         name: String,
-        /// The arguments as the model wrote them: JSON text that may be malformed.
+        /// The arguments as the model wrote them: JSON text that may be malformed, or empty. An
+        /// empty text means none, and every dialect writes it as `{}`.
         arguments: String,
         /// An opaque value that the provider wants back with the call.
         #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -377,6 +377,7 @@ fn write_loop_as_text(messages: &mut [Message]) -> usize {
             let text = match block {
                 Block::ToolCall { name, arguments, .. } => {
                     calls += 1;
+                    let arguments = if arguments.is_empty() { "{}" } else { arguments };
                     format!("[called {name} with {arguments}]")
                 }
                 Block::ToolResult { content, .. } => {

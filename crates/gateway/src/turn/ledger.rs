@@ -176,6 +176,7 @@ impl Ledger {
                 first_byte_ms = turn.ms.first_byte,
                 total_ms = total,
                 output_tokens = turn.usage.output,
+                losses = turn.losses_text(),
                 "Turn ended"
             );
         }

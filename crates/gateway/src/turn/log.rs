@@ -208,6 +208,11 @@ impl Turn {
         share_origins(&mut self.blocks);
     }
 
+    /// The losses as one text; `None` if nothing was lost.
+    pub fn losses_text(&self) -> Option<String> {
+        (!self.losses.is_empty()).then(|| Loss::header(&self.losses))
+    }
+
     /// Records the sent body, or its beginning.
     pub fn record_sent_body(&mut self, body: &str) {
         self.sent = Some(cut_body(body));

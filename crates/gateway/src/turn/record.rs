@@ -106,6 +106,7 @@ impl Gateway {
                 status,
                 end = end.as_str(),
                 total_ms = turn.ms.total,
+                losses = turn.losses_text(),
                 "Turn ended"
             );
         }

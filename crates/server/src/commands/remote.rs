@@ -82,9 +82,9 @@ pub async fn turns(remote: &Remote, limit: usize) -> Result<(), Failure> {
         let rows = list(&answer["turns"]).map(|turn| {
             let losses: Vec<String> = list(&turn["losses"])
                 .map(|loss| {
-                    let amount =
-                        if loss["count"].is_null() { &loss["setting"] } else { &loss["count"] };
-                    format!("{}={}", text(&loss["kind"]), text(amount))
+                    let value = ["count", "setting", "part"].map(|member| &loss[member]);
+                    let value = value.into_iter().find(|value| !value.is_null());
+                    format!("{}={}", text(&loss["kind"]), value.map(text).unwrap_or_default())
                 })
                 .collect();
             vec![
