@@ -161,9 +161,11 @@ impl Gateway {
         if !same_dialect || request.incoming.reply_id.is_some() {
             return LaneChoice::Translate;
         }
-        match (&request.outline, &request.opaque_outline) {
-            (Some(outline), _) => LaneChoice::Outlined(outline),
-            (None, Some(outline)) if self.can_pass(attempt).await => LaneChoice::Opaque(outline),
+        if let Some(outline) = &request.outline {
+            return LaneChoice::Outlined(outline);
+        }
+        match request.opaque_outline() {
+            Some(outline) if self.can_pass(attempt).await => LaneChoice::Opaque(outline),
             _ => LaneChoice::Translate,
         }
     }

@@ -61,8 +61,8 @@ pub(crate) struct ParsedRequest {
     pub(crate) body: Bytes,
     /// The position of every block, for the dialect whose bodies are edited block by block.
     pub(crate) outline: Option<Outline>,
-    /// The positions of opaque parts, for the other dialects.
-    pub(crate) opaque_outline: Option<OpaqueOutline>,
+    /// The positions of opaque parts, for the other dialects, found when they are first needed.
+    opaque_outline: OnceLock<Option<OpaqueOutline>>,
     /// The canonical request, parsed when it is first needed.
     canonical: OnceLock<Result<Lossy<Request>, Fault>>,
     pub(crate) lineage: Lineage,
@@ -84,6 +84,13 @@ impl ParsedRequest {
     pub(crate) fn canonical(&self) -> Result<&Lossy<Request>, Fault> {
         let canonical = self.canonical.get_or_init(|| read_canonical(&self.incoming, &self.body));
         canonical.as_ref().map_err(Clone::clone)
+    }
+
+    /// The positions of opaque parts. `None` if the dialect has an outline of every block, or none
+    /// at all.
+    pub(crate) fn opaque_outline(&self) -> Option<&OpaqueOutline> {
+        let read = || read_opaque_outline(&self.incoming, &self.body);
+        self.opaque_outline.get_or_init(read).as_ref()
     }
 }
 
@@ -124,7 +131,7 @@ pub(crate) fn read_request(
             pin: incoming.pin.clone(),
             stream: outline.stream,
             outline: Some(outline),
-            opaque_outline: None,
+            opaque_outline: None.into(),
             in_conversation: operation == Operation::Generate,
             operation,
             canonical: unread,
@@ -140,19 +147,17 @@ pub(crate) fn read_request(
         return Err(Fault::invalid(error.to_string()));
     }
     let canonical = read_canonical(&incoming, &body);
-    let opaque_outline = dialects::passthrough(incoming.dialect.name())
-        .and_then(|dialect| dialect.outline(&incoming.parts(&body)));
+    let opaque_outline = OnceLock::new();
+    let outline = || opaque_outline.get_or_init(|| read_opaque_outline(&incoming, &body)).as_ref();
     // Members that have no canonical form can still pass to a provider of the same dialect. For any
     // other provider they are a fault.
-    let (empty, stream) =
-        (Request::default(), opaque_outline.as_ref().map(|outline| outline.stream));
-    let known = match (&canonical, &opaque_outline) {
-        (Ok(request), _) => &request.value,
-        (Err(_), Some(_)) => &empty,
-        (Err(fault), None) => return Err(fault.clone()),
+    let empty = Request::default();
+    let (known, stream) = match &canonical {
+        Ok(request) => (&request.value, request.value.stream),
+        Err(fault) => (&empty, outline().ok_or_else(|| fault.clone())?.stream),
     };
     let model = match known.model.as_str() {
-        "" => opaque_outline.as_ref().and_then(|outline| outline.model_name(&body)),
+        "" => outline().and_then(|outline| outline.model_name(&body)),
         model => Some(model.to_owned()),
     };
     let lineage = Lineage::of_request(&incoming.headers, known);
@@ -161,7 +166,7 @@ pub(crate) fn read_request(
         lineage,
         model,
         pin: incoming.pin.clone().or_else(|| known.backend.clone()),
-        stream: stream.unwrap_or(known.stream),
+        stream,
         outline: None,
         opaque_outline,
         in_conversation: operation == Operation::Generate,
@@ -177,6 +182,10 @@ pub(crate) fn read_request(
 
 fn scope(lineage: Lineage, incoming: &IncomingRequest) -> Scope {
     Scope::new(lineage.id, credential_fingerprint(&callers_key(incoming)))
+}
+
+fn read_opaque_outline(incoming: &IncomingRequest, body: &[u8]) -> Option<OpaqueOutline> {
+    dialects::passthrough(incoming.dialect.name())?.outline(&incoming.parts(body))
 }
 
 fn read_canonical(incoming: &IncomingRequest, body: &[u8]) -> Result<Lossy<Request>, Fault> {
