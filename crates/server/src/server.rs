@@ -36,7 +36,8 @@ pub async fn serve(
         }
     });
     let mut stopping = app.stopping.subscribe();
-    let served = axum::serve(listener, router)
+    // The router itself as a service would be copied for each connection.
+    let served = axum::serve(listener, router.into_make_service())
         .with_graceful_shutdown(async move {
             let _ = stopping.wait_for(|stop| *stop).await;
         })

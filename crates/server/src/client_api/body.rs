@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
-use axum::body::Body;
+use axum::body::{Body, HttpBody};
 use bytes::{Bytes, BytesMut};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use throughline_canonical::{Fault, FaultKind};
 
+/// How much memory is reserved for a body before it arrives.
+const MAX_RESERVED_BYTES: u64 = 1 << 20;
 /// How long a sender may pause within a body.
 const MAX_PAUSE: Duration = Duration::from_secs(60);
 /// How much of a body that is too large is still read.
@@ -16,6 +18,7 @@ const MAX_DRAIN_TIME: Duration = Duration::from_secs(10);
 
 /// Reads a whole body of at most `limit` bytes.
 pub(super) async fn read_body(mut body: Body, limit: usize) -> Result<Bytes, Fault> {
+    let expected = body.size_hint().lower().min(MAX_RESERVED_BYTES);
     let mut limited = Limited::new(&mut body, limit);
     let mut bytes = BytesMut::new();
     loop {
@@ -30,6 +33,12 @@ pub(super) async fn read_body(mut body: Body, limit: usize) -> Result<Bytes, Fau
             None => return Ok(bytes.freeze()),
             Some(Ok(frame)) => {
                 if let Ok(data) = frame.into_data() {
+                    if bytes.is_empty() {
+                        if limited.is_end_stream() {
+                            return Ok(data);
+                        }
+                        bytes.reserve(data.len().max(expected as usize));
+                    }
                     bytes.extend_from_slice(&data);
                 }
             }
