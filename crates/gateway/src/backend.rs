@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use http::Uri;
+use throughline_canonical::Fault;
 use throughline_canonical::thinking::hex;
 use throughline_codec::dialects::UpstreamDialect;
 use throughline_codec::dialects::profile::Profile;
@@ -65,6 +66,8 @@ pub enum Auth {
     Key(String),
     /// The caller's own key.
     Passthrough,
+    /// The environment variable that should hold the key and is not set. The backend is off.
+    Missing(String),
 }
 
 impl std::fmt::Debug for Auth {
@@ -73,6 +76,7 @@ impl std::fmt::Debug for Auth {
             Self::None => "None",
             Self::Key(_) => "Key(hidden)",
             Self::Passthrough => "Passthrough",
+            Self::Missing(_) => "Missing",
         })
     }
 }
@@ -123,6 +127,25 @@ impl Timeouts {
 }
 
 impl Backend {
+    /// What the operator has to do before this backend can be used; `None` if it can be used.
+    pub fn off(&self) -> Option<String> {
+        match &self.auth {
+            Auth::Missing(variable) => Some(format!("set {variable}")),
+            _ => None,
+        }
+    }
+
+    /// Fails if this backend is off.
+    pub fn check_on(&self) -> Result<(), Fault> {
+        let Some(to_do) = self.off() else {
+            return Ok(());
+        };
+        let name = &self.name;
+        Err(Fault::invalid(format!(
+            "backend `{name}` is off because its key is missing; {to_do} and restart the gateway"
+        )))
+    }
+
     /// What is known about the dialect and variant that the backend speaks.
     pub fn profile(&self) -> &'static Profile {
         self.dialect.profile(&self.variant)

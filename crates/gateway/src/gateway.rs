@@ -202,6 +202,7 @@ impl Gateway {
                 ),
             ));
         };
+        next.check_on()?;
         self.check_key_site(next)?;
         let previous = std::mem::replace(&mut *active, name.into());
         self.changes.push(Change::Fact(ACTIVE.into(), Some(name.into())));

@@ -129,7 +129,7 @@ pub fn translated(
 /// The credential that a request carries to a backend.
 pub fn credential(incoming: &IncomingRequest, backend: &Backend) -> String {
     match &backend.auth {
-        Auth::None => String::new(),
+        Auth::None | Auth::Missing(_) => String::new(),
         Auth::Key(key) => key.clone(),
         Auth::Passthrough => callers_key(incoming),
     }

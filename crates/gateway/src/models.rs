@@ -167,7 +167,9 @@ impl Gateway {
         let may: HashSet<String> =
             allowed_fallbacks(&all).into_iter().map(|backend| backend.name.clone()).collect();
         let backends = settings.backends.iter();
-        Ok(backends.filter(|backend| may.contains(&backend.name)).cloned().collect())
+        let usable =
+            |backend: &&Arc<Backend>| backend.off().is_none() && may.contains(&backend.name);
+        Ok(backends.filter(usable).cloned().collect())
     }
 
     /// All models of these backends, without duplicates. Fails only if no backend answers.

@@ -66,9 +66,14 @@ impl Routes {
                 ))
             })
         };
-        let mut chain = vec![find(name)?];
+        let first = find(name)?;
+        first.check_on()?;
+        let mut chain = vec![first];
         for next in fallback.iter().filter(|next| *next != name) {
-            chain.push(find(next)?);
+            let next = find(next)?;
+            if next.off().is_none() {
+                chain.push(next);
+            }
         }
         Ok(Chosen { chain, follows_active_backend })
     }

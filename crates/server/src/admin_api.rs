@@ -39,7 +39,7 @@ pub async fn backends(State(app): AppState) -> Response {
                 .iter()
                 .map(|(pattern, name)| (pattern.clone(), name.clone().into()))
                 .collect();
-            json!({
+            let mut entry = json!({
                 "name": backend.name,
                 "dialect": backend.dialect.name(),
                 "variant": backend.variant,
@@ -48,7 +48,11 @@ pub async fn backends(State(app): AppState) -> Response {
                 "healthy": gateway.healthy(&backend.name),
                 "models": models,
                 "default_model": backend.default_model,
-            })
+            });
+            if let Some(to_do) = backend.off() {
+                entry["off"] = to_do.into();
+            }
+            entry
         })
         .collect();
     Json(json!({"active": &*gateway.active(), "backends": backends})).into_response()
@@ -145,8 +149,10 @@ pub async fn readyz(State(app): AppState) -> Response {
         reasons.push("cannot write the thinking memory".to_owned());
     }
     let active = app.gateway.active();
-    if app.gateway.settings().backend(&active).is_none() {
-        reasons.push(format!("the active backend `{active}` is not configured"));
+    match app.gateway.settings().backend(&active).map(|backend| backend.check_on()) {
+        None => reasons.push(format!("the active backend `{active}` is not configured")),
+        Some(Err(fault)) => reasons.push(fault.message),
+        Some(Ok(())) => {}
     }
     let status = if reasons.is_empty() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     (status, Json(json!({"ready": reasons.is_empty(), "reasons": reasons}))).into_response()

@@ -19,8 +19,8 @@ use throughline_gateway::thinking::store::{
 use throughline_gateway::thinking::{LineageId, SessionTag};
 
 use batch::Batch;
-use vault::VaultNames;
 pub use conversations::SqliteConversations;
+use vault::VaultNames;
 
 /// Starts a transaction that reads and then writes. With a plain `BEGIN`, SQLite rejects the write if
 /// another transaction wrote in between.

@@ -177,9 +177,8 @@ fn insert_statements(
 ) -> Statements {
     let mut statements = Statements::default();
     // A record without names can no longer be found.
-    let has_name = |id: i64, record: &Record| {
-        record.keys.iter().any(|name| names.get(name) == Some(&id))
-    };
+    let has_name =
+        |id: i64, record: &Record| record.keys.iter().any(|name| names.get(name) == Some(&id));
     let records = (last + 1..).zip(records).filter(|(id, record)| has_name(*id, record));
     statements.replace("vault_record (id, names, size, sealed)", records, |row, (id, record)| {
         row.push_bind(id)

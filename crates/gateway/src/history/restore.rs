@@ -7,8 +7,8 @@ use std::sync::Arc;
 use throughline_canonical::{Block, Message, Origin, Prefix, Reason};
 
 use crate::history::recall::{
-    PastBlock, Recall, foreign, is_thinking, key_of, known_verdict, pass_block, plain, signature_of,
-    with_signature,
+    PastBlock, Recall, foreign, is_thinking, key_of, known_verdict, pass_block, plain,
+    signature_of, with_signature,
 };
 use crate::history::vault_lookup::{LostParts, StoredThought};
 use crate::thinking::envelope::{EnvelopeKind, Envelopes, OpenResult};

@@ -120,11 +120,10 @@ impl Plan for OpaquePlan {
             blocks,
             losses: decision.losses,
             client: request.incoming.dialect,
-            question: request
-                .canonical()
-                .map_or_else(|_| String::new(), |canonical| {
-                    question(unanswered(&canonical.value.messages))
-                }),
+            question: request.canonical().map_or_else(
+                |_| String::new(),
+                |canonical| question(unanswered(&canonical.value.messages)),
+            ),
             scope: request.scope.clone(),
             past: None,
             prefix: None,

@@ -131,6 +131,9 @@ async fn check_backend(backend: &Backend) -> Finding {
             true
         }
         Auth::None | Auth::Passthrough => false,
+        Auth::Missing(variable) => {
+            return ok(format!("backend `{name}` is off; to use it, set {variable}"));
+        }
     };
     match get(&join_url(base, &backend.models_path()), &headers).await {
         Ok(401 | 403) if has_key => failed(

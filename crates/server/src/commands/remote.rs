@@ -27,7 +27,11 @@ pub async fn backends(remote: &Remote) -> Result<(), Failure> {
                     None | Some("") => text(&backend["dialect"]),
                     Some(variant) => format!("{} ({variant})", text(&backend["dialect"])),
                 },
-                if backend["healthy"] == true { "yes" } else { "no" }.to_owned(),
+                match backend["off"].as_str() {
+                    Some(to_do) => format!("off: {to_do}"),
+                    None if backend["healthy"] == true => "yes".to_owned(),
+                    None => "no".to_owned(),
+                },
                 text(&backend["domain"]),
                 text(&backend["base_url"]),
             ]

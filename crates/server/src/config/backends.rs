@@ -37,14 +37,27 @@ pub(super) fn read(top: Section<'_>, env: &Environment, report: &mut Report<'_>)
 }
 
 /// Notes about valid settings that may surprise.
-pub(super) fn notes(backends: &[Backend]) -> Vec<String> {
+pub(super) fn notes(backends: &[Backend], env: &Environment) -> Vec<String> {
     let keyless = backends.iter().filter(|backend| {
         let remote = backend.base_url.as_deref().is_some_and(|url| !address::is_local(url));
         remote && backend.auth == Auth::None
     });
     let structured = backends.iter().filter(|backend| !backend.has_raw_text());
+    let off = backends.iter().filter_map(|backend| match &backend.auth {
+        Auth::Missing(variable) => {
+            let nearest =
+                nearest_key(variable, env).map(|name| format!(" (did you mean `{name}`?)"));
+            Some(format!(
+                "backend `{}` is off: environment variable `{variable}` is not set{}",
+                backend.name,
+                nearest.unwrap_or_default()
+            ))
+        }
+        _ => None,
+    });
     keyless
         .map(|backend| format!("backend `{}` is called without a key", backend.name))
+        .chain(off)
         .chain(structured.flat_map(without_effect))
         .collect()
 }
@@ -181,7 +194,7 @@ fn auth(section: Section<'_>, env: &Environment, report: &mut Report<'_>) -> Aut
     let key: Option<ApiKey> = section.optional("api_key", report);
     let variable: Option<LocatedText> = section.optional("api_key_env", report);
     let passthrough: Option<Passthrough> = section.optional("auth", report);
-    let from_env = variable.and_then(|variable| key_from(&variable, env, report));
+    let from_env = variable.map(|variable| key_from(&variable, env, report));
 
     let written: Vec<(&str, &Position)> = ["api_key_env", "api_key", "auth"]
         .into_iter()
@@ -194,15 +207,16 @@ fn auth(section: Section<'_>, env: &Environment, report: &mut Report<'_>) -> Aut
             report.add(position, Problem::new(message).expected(expected));
         }
     }
-    match (key.or(from_env), passthrough) {
-        (_, Some(Passthrough)) => Auth::Passthrough,
-        (Some(ApiKey(key)), None) => Auth::Key(key),
-        (None, None) => Auth::None,
+    match (key, from_env, passthrough) {
+        (_, _, Some(Passthrough)) => Auth::Passthrough,
+        (Some(ApiKey(key)), _, None) => Auth::Key(key),
+        (None, Some(auth), None) => auth,
+        (None, None, None) => Auth::None,
     }
 }
 
 /// Reads the key from the variable that `api_key_env` names.
-fn key_from(variable: &LocatedText, env: &Environment, report: &mut Report<'_>) -> Option<ApiKey> {
+fn key_from(variable: &LocatedText, env: &Environment, report: &mut Report<'_>) -> Auth {
     let name = variable.text.as_str();
     if !mask::is_variable_name(name) {
         // Probably the key itself, which no message may show.
@@ -210,23 +224,50 @@ fn key_from(variable: &LocatedText, env: &Environment, report: &mut Report<'_>) 
             .expected(r#"a name, as in "ANTHROPIC_API_KEY""#)
             .hint("to write the key itself, use `api_key`");
         report.add(&variable.position, problem);
-        return None;
+        return Auth::None;
     }
     let Some(value) = env.get(name) else {
-        let known = env.keys().map(String::as_str).filter(|name| name.contains("KEY"));
-        let problem = Problem::new(format!("environment variable `{name}` is not set"));
-        let problem = match suggest::nearest(name, known) {
-            Some(nearest) => problem.did_you_mean(Some(nearest)),
-            None => problem.hint("set it in the environment of the gateway"),
-        };
-        report.add(&variable.position, problem);
-        return None;
+        return Auth::Missing(name.to_owned());
     };
-    let found = api_key(value);
-    if found.is_none() {
-        report.add(&variable.position, unusable_key(&format!("`{name}`")));
+    match api_key(value) {
+        Some(ApiKey(key)) => Auth::Key(key),
+        None => {
+            report.add(&variable.position, unusable_key(&format!("`{name}`")));
+            Auth::None
+        }
     }
-    found
+}
+
+/// Reports a missing key of the default backend. Any other backend without its key is only off.
+pub(super) fn check_default(
+    default: &str,
+    backends: &[Backend],
+    top: Section<'_>,
+    env: &Environment,
+    report: &mut Report<'_>,
+) {
+    for (backend, section) in backends.iter().zip(top.tables("backend")) {
+        if let Auth::Missing(name) = &backend.auth
+            && let Some(node) = section.node("api_key_env")
+            && backend.name == default
+        {
+            report.add(&node.position, missing_key(name, env));
+        }
+    }
+}
+
+fn missing_key(name: &str, env: &Environment) -> Problem {
+    let problem = Problem::new(format!("environment variable `{name}` is not set"));
+    match nearest_key(name, env) {
+        Some(nearest) => problem.did_you_mean(Some(nearest)),
+        None => problem.hint("set it in the environment of the gateway, or make another backend the default with `route.default`"),
+    }
+}
+
+/// The variable with the most similar name that may hold a key.
+fn nearest_key<'e>(name: &str, env: &'e Environment) -> Option<&'e str> {
+    let known = env.keys().map(String::as_str).filter(|name| name.contains("KEY"));
+    suggest::nearest(name, known)
 }
 
 fn models(section: Section<'_>, report: &mut Report<'_>) -> Vec<(String, String)> {

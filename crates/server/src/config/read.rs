@@ -60,8 +60,9 @@ fn read_tree(
     let responses = top.table("responses");
     let debug_log = top.table("debug_log");
     let backends = backends::read(top, env, report);
-    let route = routes::read(top, report);
-    notes.extend(backends::notes(&backends));
+    let route = routes::read(top, &backends, report);
+    backends::check_default(&route.default, &backends, top, env, report);
+    notes.extend(backends::notes(&backends, env));
     notes.extend(routes::notes(&route, &backends));
     Config {
         listen: listen(top, report),

@@ -11,7 +11,7 @@ use super::suggest;
 use super::values::{LocatedText, Section};
 
 /// Reads the routes. Backends with mistakes count as existing, so that one mistake is reported once.
-pub(super) fn read(top: Section<'_>, report: &mut Report<'_>) -> Routes {
+pub(super) fn read(top: Section<'_>, backends: &[Backend], report: &mut Report<'_>) -> Routes {
     let names: Vec<&str> = top
         .tables("backend")
         .iter()
@@ -50,7 +50,12 @@ pub(super) fn read(top: Section<'_>, report: &mut Report<'_>) -> Routes {
             fallback: fallback.into_iter().map(|written| known(written, report)).collect(),
         });
     }
-    let first = || names.first().map_or(String::new(), |name| (*name).to_owned());
+    // A backend without its key is off, so it is not the default by chance.
+    let on = |backend: &&Backend| !matches!(backend.auth, Auth::Missing(_));
+    let first = || {
+        let first = backends.iter().find(on).or(backends.first());
+        first.map_or(String::new(), |backend| backend.name.clone())
+    };
     Routes { default: default.unwrap_or_else(first), rules, fallback }
 }
 

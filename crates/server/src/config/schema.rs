@@ -115,7 +115,7 @@ pub(super) const ROWS: &[Row] = &[
     available("backend.variant", KeyType::Variant, Derived("derived from `base_url` where possible"), "Which server of its dialect the upstream is. [backends.md](backends.md#what-an-address-tells) lists what follows from an address. For the simulator: the dialect it speaks."),
     available("backend.base_url", Text("URL"), Unset, "Address of the upstream; required except for the simulator. The dialect's path is appended; a part of it that is already there, such as a trailing `/v1` or `/v1beta`, is not repeated."),
     available("backend.api_key", Secret, Unset, "The gateway's own key for this upstream, as plain text."),
-    available("backend.api_key_env", Text("name of a variable"), Unset, "The environment variable that holds the key. Prefer this to `api_key`."),
+    available("backend.api_key_env", Text("name of a variable"), Unset, "The environment variable that holds the key. Prefer this to `api_key`. If it is not set, the backend is off: `serve` logs a warning and requests for it fail. For the default backend it is an error."),
     available("backend.auth", OneOf(&[PASSTHROUGH]), Unset, "Sends the caller's own key to the upstream, in the header the caller used. Excludes `api_key` and `api_key_env`."),
     available("backend.share_caller_key", Bool, Toml("false"), "With passthrough: accept callers' keys after a switch or fallback from a passthrough backend of another origin."),
     available("backend.signature_domain", Text("string"), Derived("the backend's name"), "Backends of the same domain can read each other's thinking."),
@@ -137,7 +137,7 @@ pub(super) const ROWS: &[Row] = &[
     available("backend.timeouts.total", Duration, Toml(r#""30m""#), "For the whole turn."),
 
     available("route", Table, Unset, "Which backend answers which request."),
-    available("route.default", Text("backend"), Derived("the first backend"), "The active backend until `throughline switch` changes it."),
+    available("route.default", Text("backend"), Derived("the first backend that is on"), "The active backend until `throughline switch` changes it."),
     available("route.rules", TableList, Toml("[]"), "Backends chosen by model name."),
     available("route.rules.model", Text("pattern"), Required, "A model's name, or a prefix that ends in `*`; the longest literal prefix wins."),
     available("route.rules.backend", Text("backend"), Required, "The backend that answers."),

@@ -156,3 +156,36 @@ async fn mapped_model_name_is_reversed_in_the_reply() {
         }
     }
 }
+
+/// Covers: CONTRACT 1.36.
+#[tokio::test]
+async fn backend_without_its_key_is_off_and_the_others_work() {
+    let a = Simulator::start("a").await;
+    let missing = "api_key_env = \"NO_SUCH_KEY\"";
+    let config = [
+        backend("a", &a.url, ""),
+        backend("b", &a.url, missing),
+        "[route]\nfallback = [\"b\"]\nrules = [{ model = \"b-*\", backend = \"b\" }]\n".to_owned(),
+    ];
+    let gateway = Gateway::start(BINARY, &config.concat()).await;
+    let client = &gateway.client;
+    let backends = client.get("/admin/backends").await.expect_ok().json();
+    assert_eq!(backends["backends"][0].get("off"), None);
+    assert_eq!(backends["backends"][1]["off"], "set NO_SUCH_KEY");
+    client.post("/v1/messages", &[], &message_request("Hello.", false)).await.expect_ok();
+    client.get("/readyz").await.expect_ok();
+
+    let mut by_rule = message_request("Hello.", false);
+    by_rule["model"] = "b-1".into();
+    let pinned = client.post("/b/b/v1/messages", &[], &message_request("Hello.", false)).await;
+    let by_rule = client.post("/v1/messages", &[], &by_rule).await;
+    let switch = client.post("/admin/switch", &[], &json!({"backend": "b"})).await;
+    for answer in [pinned, by_rule, switch] {
+        assert_eq!(answer.status, 400, "{}", answer.text());
+        let message = answer.json()["error"]["message"].to_string();
+        assert!(message.contains("`b` is off") && message.contains("set NO_SUCH_KEY"), "{message}");
+    }
+    assert_eq!(client.get("/admin/backends").await.json()["active"], "a");
+    // The list of models does not ask it.
+    client.send(Method::GET, "/v1/models", &[], "").await.expect_ok();
+}

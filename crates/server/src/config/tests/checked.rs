@@ -212,11 +212,6 @@ fn each_backend_is_checked() {
         ("name = 'x'\ndialect = 'simulator'\nbase_url = 'http://h'", "no effect on the simulator"),
         ("name = 'x'\ndialect = 'simulator'\nauth = 'pass'", "expected `passthrough`"),
         ("name = 'x'\ndialect = 'simulator'\nshare_caller_key = true", "use it with `auth"),
-        ("name = 'x'\ndialect = 'simulator'\napi_key_env = 'NO_SUCH'", "`NO_SUCH` is not set"),
-        (
-            "name = 'x'\ndialect = 'simulator'\napi_key_env = 'ANTHROPIC_APIKEY'",
-            "did you mean `ANTHROPIC_API_KEY`?",
-        ),
         ("name = 'x'\ndialect = 'simulator'\nmodels = { 'a*b' = 'c' }", "model pattern is `a*b`"),
         ("name = 'x'\ndialect = 'simulator'\nmodels = { 'a' = 'c*' }", "a name without `*`"),
         ("name = 'x'\ndialect = 'simulator'\nmodels = { 'a' = 1 }", "`models` holds an integer"),
@@ -335,4 +330,31 @@ fn locations_count_characters_in_unusual_lines() {
     ]);
     let long = format!("lissten = '{}'", "x".repeat(500));
     assert!(bad(&long, &[])[0].lines().all(|line| line.chars().count() < 140));
+}
+
+#[test]
+fn missing_key_is_a_mistake_only_of_the_default_backend() {
+    let backend = |name: &str| {
+        format!("[[backend]]\nname = '{name}'\ndialect = 'simulator'\napi_key_env = 'NO_SUCH'\n")
+    };
+    let with_default = |name: &str| {
+        format!(
+            "[[backend]]\nname = 'own'\ndialect = 'simulator'\n{}[route]\ndefault = '{name}'",
+            backend("other")
+        )
+    };
+    let config = good(&with_default("own"));
+    assert_eq!(config.backends[1].auth, Auth::Missing("NO_SUCH".to_owned()));
+    assert_eq!(config.notes, ["backend `other` is off: environment variable `NO_SUCH` is not set"]);
+    let [message] = &bad(&with_default("other"), &[])[..] else { panic!("one mistake") };
+    assert!(message.contains(":7:15: environment variable `NO_SUCH` is not set"), "{message}");
+    assert!(message.contains("`route.default`"), "{message}");
+    // Without `route.default`, the first backend that is on is the default.
+    let own = "[[backend]]\nname = 'own'\ndialect = 'simulator'\n";
+    assert_eq!(good(&(backend("other") + own)).route.default, "own");
+    assert_eq!(bad(&(backend("other") + &backend("more")), &[]).len(), 1);
+    let misspelled = backend("other").replace("NO_SUCH", "ANTHROPIC_APIKEY");
+    let hint = "did you mean `ANTHROPIC_API_KEY`?";
+    assert!(bad(&misspelled, &[])[0].contains(hint));
+    assert!(good(&(misspelled + own)).notes[0].contains(hint));
 }
