@@ -93,7 +93,7 @@ enum Stop {
     /// The body has ended.
     End,
     /// The connection broke.
-    Broken(hyper::Error),
+    Broken(BoxError),
     /// The bytes cannot be decompressed.
     Unreadable(EncodingError),
 }
@@ -302,7 +302,7 @@ impl<O: Output> Live<O> {
     /// Turns a frame of the provider into output for the client.
     fn transform_frame(
         &mut self,
-        frame: Option<Result<Frame<Bytes>, hyper::Error>>,
+        frame: Option<Result<Frame<Bytes>, BoxError>>,
     ) -> Result<O, Stop> {
         let frame = match frame {
             Some(Ok(frame)) => frame,
@@ -318,14 +318,14 @@ impl<O: Output> Live<O> {
         self.transform.take(bytes, last).map_err(Stop::Unreadable)
     }
 
-    fn broken(&mut self, error: hyper::Error) -> Polled<O> {
+    fn broken(&mut self, error: BoxError) -> Polled<O> {
         let what = format!("the connection to backend `{}` broke", self.backend);
         tracing::warn!(
             backend = self.backend,
-            error = &error as &dyn std::error::Error,
+            error = &*error as &dyn std::error::Error,
             "the connection to the backend broke during the reply"
         );
-        self.fail(FaultKind::Unreachable, what, Some(error.into()))
+        self.fail(FaultKind::Unreachable, what, Some(error))
     }
 
     /// Fails because a compressed reply cannot be decompressed.

@@ -42,7 +42,7 @@ pub struct Client {
 /// The body of a reply.
 #[derive(Debug)]
 pub enum UpstreamBody {
-    /// It drives its own connection.
+    /// It reads its own connection.
     Driven(http1::Driven),
     /// Its connection runs in another task.
     Shared(Incoming),
@@ -50,15 +50,15 @@ pub enum UpstreamBody {
 
 impl Body for UpstreamBody {
     type Data = Bytes;
-    type Error = hyper::Error;
+    type Error = BoxError;
 
     fn poll_frame(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         match self.get_mut() {
             Self::Driven(body) => Pin::new(body).poll_frame(context),
-            Self::Shared(body) => Pin::new(body).poll_frame(context),
+            Self::Shared(body) => Pin::new(body).poll_frame(context).map_err(Into::into),
         }
     }
 
