@@ -22,11 +22,11 @@ fuzz_target!(|input: &[u8]| {
 /// Returns the events as text, after checking that only the last one is an end. Also writes each event
 /// in every client dialect.
 fn read(upstream: &dyn UpstreamDialect, pieces: &[&[u8]], streamed: bool) -> Vec<String> {
-    let target = Target { model: "m", variant: "" };
+    let target = Target::new("m", "");
     let request = Request::default();
-    let stamp = ReplyIdentity { id: "0".to_owned(), created: 0 };
+    let identity = ReplyIdentity::new("0", 0);
     let mut writers: Vec<_> =
-        CLIENT.iter().map(|client| client.reply_writer(&request, &stamp)).collect();
+        CLIENT.iter().map(|client| client.session().reply_writer(&request, &identity)).collect();
     let (mut events, mut ends) = (Vec::new(), 0);
     let (mut fold, mut written) = (Fold::default(), Vec::new());
     let mut take = |event: Event<'_>| {

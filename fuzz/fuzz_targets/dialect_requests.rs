@@ -16,8 +16,8 @@ fuzz_target!(|input: &[u8]| {
             continue;
         };
         for upstream in UPSTREAM {
-            let target = Target { model: "m", variant: "" };
-            let written = upstream.write_request(&read.value, &target).value;
+            let target = Target::new("m", "");
+            let written = upstream.write_request(&read.request, &target).value;
             let body: serde_json::Value =
                 serde_json::from_slice(&written.body).expect("a written request is JSON");
             assert!(body.is_object());

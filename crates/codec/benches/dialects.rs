@@ -26,11 +26,11 @@ fn main() {
 }
 
 fn identity() -> ReplyIdentity {
-    ReplyIdentity { id: "0123456789abcdef".to_owned(), created: 1_800_000_000 }
+    ReplyIdentity::new("0123456789abcdef", 1_800_000_000)
 }
 
 fn write(client: &dyn ClientDialect, events: &[Event<'_>]) -> Vec<u8> {
-    let mut writer = client.reply_writer(&Request::default(), &identity());
+    let mut writer = client.session().reply_writer(&Request::default(), &identity());
     let mut bytes = Vec::new();
     for event in events {
         writer.push(event, &mut bytes);
@@ -66,11 +66,11 @@ fn across(bencher: Bencher<'_, '_>, name: &str) {
     let own = CLIENT.iter().find(|own| own.name() == upstream.name());
     let Some(own) = own else { return };
     let reply = write(*own, &events(DELTAS));
-    let target = Target { model: "m", variant: "" };
+    let target = Target::new("m", "");
     let mut out = Vec::with_capacity(16 << 20);
     bencher.counter(ItemsCount::new(DELTAS)).bench_local(|| {
         let mut reader = upstream.reply_reader(&target, true);
-        let mut writer = client.reply_writer(&Request::default(), &identity());
+        let mut writer = client.session().reply_writer(&Request::default(), &identity());
         out.clear();
         let mut take = |event: Event<'_>| writer.push(&event, &mut out);
         for piece in reply.chunks(4096) {

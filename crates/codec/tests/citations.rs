@@ -10,7 +10,7 @@ use throughline_canonical::{
 use throughline_codec::dialects::{self, ReplyIdentity, Target};
 
 fn read(dialect: &str, bytes: &[u8], streamed: bool) -> Reply {
-    let target = Target { model: "m", variant: "" };
+    let target = Target::new("m", "");
     let upstream = dialects::upstream(dialect).expect("a dialect");
     let mut reader = upstream.reply_reader(&target, streamed);
     let mut fold = Fold::default();
@@ -249,8 +249,8 @@ proptest! {
                 expected.retain(|one| seen.insert(format!("{one:?}")));
             }
             let client = dialects::client(dialect).unwrap();
-            let identity = ReplyIdentity { id: "1".to_owned(), created: 1 };
-            let mut writer = client.reply_writer(&Request::default(), &identity);
+            let identity = ReplyIdentity::new("1", 1);
+            let mut writer = client.session().reply_writer(&Request::default(), &identity);
             let mut stream = Vec::new();
             for event in &reply_events {
                 writer.push(event, &mut stream);

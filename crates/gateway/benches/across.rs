@@ -54,7 +54,7 @@ fn request() -> Request {
 }
 
 fn identity() -> ReplyIdentity {
-    ReplyIdentity { id: "0123456789abcdef".to_owned(), created: 1_800_000_000 }
+    ReplyIdentity::new("0123456789abcdef", 1_800_000_000)
 }
 
 /// A pair of dialects, and a reply in the provider's dialect.
@@ -83,7 +83,7 @@ impl Pair {
         let (Some(upstream), Some(own), Some(client)) = (upstream, own, client) else {
             panic!("no pair `{name}`");
         };
-        let mut writer = own.reply_writer(&request(), &identity());
+        let mut writer = own.session().reply_writer(&request(), &identity());
         let mut reply = Vec::new();
         for event in events(deltas) {
             writer.push(&event, &mut reply);
@@ -134,11 +134,11 @@ impl Pair {
 
     /// Measures reader and writer alone.
     fn codec(&self, bencher: Bencher<'_, '_>, deltas: usize, pieces: &[Bytes]) {
-        let target = Target { model: "m", variant: "" };
+        let target = Target::new("m", "");
         let mut out = Vec::with_capacity(1 << 20);
         bencher.counter(ItemsCount::new(deltas)).bench_local(|| {
             let mut reader = self.upstream.reply_reader(&target, true);
-            let mut writer = self.client.reply_writer(&request(), &identity());
+            let mut writer = self.client.session().reply_writer(&request(), &identity());
             let mut written = 0;
             for piece in pieces {
                 out.clear();

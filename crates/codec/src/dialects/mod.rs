@@ -113,8 +113,6 @@ pub trait ClientDialect: Sync {
     fn operation(&self, path: &str) -> Option<Operation>;
     /// The path for [`Operation::Generate`]; it names the model in some dialects.
     fn path_for(&self, model: &str) -> String;
-    /// Removes the members of `Request::extra` that are meant for us, not for a provider.
-    fn forget_own_members(&self, _: &mut Request) {}
     /// Whether clients expect a signature on the first call of a reply, and invent one if it is missing.
     fn wants_signed_calls(&self) -> bool {
         false
@@ -135,24 +133,14 @@ pub trait ClientDialect: Sync {
     fn returns_call_ids(&self) -> bool {
         true
     }
-    /// The end of the reply to a request that asks the model nothing; `None` for all other requests.
-    fn immediate_end(&self, _: &Request) -> Option<EndReason> {
-        None
-    }
-    /// The `content-type` of a streamed reply.
-    fn stream_type(&self, _: &Request) -> &'static str {
-        "text/event-stream; charset=utf-8"
-    }
     /// Extra headers of a streamed reply.
     fn stream_headers(&self) -> &'static [(&'static str, &'static str)] {
         &[]
     }
-    /// Chooses the members in which a reply carries reasoning, where the dialect has several.
-    fn choose_reasoning_fields(&self, _: &mut Request, _fields: &[String]) {}
     /// Reads a request. A fault names the wrong member.
-    fn read_request(&self, asked: &RequestParts<'_>) -> Result<Lossy<Request>, Fault>;
-    /// Returns a writer for the reply to this request.
-    fn reply_writer(&self, request: &Request, identity: &ReplyIdentity) -> Box<dyn ReplyWriter>;
+    fn read_request(&self, parts: &RequestParts<'_>) -> Result<Accepted, Fault>;
+    /// The session of a request that this dialect has not read, such as a canonical one.
+    fn session(&self) -> Box<dyn Session>;
     /// Writes a fault that replaces a reply: the status and the body. `id` is the id of the request.
     fn write_fault(&self, fault: &Fault, id: &str) -> (u16, Vec<u8>);
     /// The `content-type` of that body.
@@ -254,13 +242,73 @@ pub struct RequestParts<'a> {
     pub body: &'a [u8],
 }
 
-/// The identity of a reply. The caller supplies it because this crate has neither clock nor randomness.
+/// A request that a client dialect has read.
+#[derive(Debug)]
+pub struct Accepted {
+    /// The request. Its `extra` has only members that are meant for a provider.
+    pub request: Request,
+    /// The losses found while reading.
+    pub losses: Vec<Loss>,
+    /// What only the reply has to know about the request.
+    pub session: Box<dyn Session>,
+}
+
+impl Accepted {
+    /// Combines a request with its session.
+    pub fn new(read: Lossy<Request>, session: impl Session + 'static) -> Self {
+        Self { request: read.value, losses: read.losses, session: Box::new(session) }
+    }
+
+    /// Returns a writer for the reply.
+    pub fn reply_writer(&self, identity: &ReplyIdentity) -> Box<dyn ReplyWriter> {
+        self.session.reply_writer(&self.request, identity)
+    }
+}
+
+/// What a client dialect knows about a request and only its reply needs. It is private to the
+/// dialect, so it has no canonical form.
+pub trait Session: fmt::Debug + Send + Sync {
+    /// Returns a writer for the reply to the request of this session.
+    fn reply_writer(&self, request: &Request, identity: &ReplyIdentity) -> Box<dyn ReplyWriter>;
+    /// The `content-type` of a streamed reply.
+    fn stream_type(&self) -> &'static str {
+        "text/event-stream; charset=utf-8"
+    }
+    /// The end of the reply to a request that asks the model nothing; `None` for all other requests.
+    fn immediate_end(&self) -> Option<EndReason> {
+        None
+    }
+}
+
+/// The parts of a reply that the caller supplies, because this crate has neither clock, randomness
+/// nor configuration.
 #[derive(Clone, Debug)]
 pub struct ReplyIdentity {
     /// A unique id of letters and digits.
     pub id: String,
     /// Unix time in seconds.
     pub created: u64,
+    /// The model that the reply names if the request names none.
+    pub model: String,
+    /// The members that carry reasoning as plain text, in dialects that have several.
+    pub reasoning_fields: Vec<String>,
+}
+
+impl ReplyIdentity {
+    /// An identity with the default members for reasoning.
+    pub fn new(id: impl Into<String>, created: u64) -> Self {
+        Self {
+            id: id.into(),
+            created,
+            model: String::new(),
+            reasoning_fields: ["reasoning", "reasoning_content"].map(str::to_owned).to_vec(),
+        }
+    }
+
+    /// The model that the reply to this request names.
+    fn model<'a>(&'a self, request: &'a Request) -> &'a str {
+        if request.model.is_empty() { &self.model } else { &request.model }
+    }
 }
 
 /// Writes a reply, event by event.
@@ -284,6 +332,15 @@ pub struct Target<'a> {
     pub model: &'a str,
     /// The variant of the dialect that the provider speaks; empty for the plain dialect.
     pub variant: &'a str,
+    /// Whether the provider takes thinking without a signature.
+    pub takes_unsigned: bool,
+}
+
+impl<'a> Target<'a> {
+    /// A target that takes only signed thinking, unless its variant takes more.
+    pub const fn new(model: &'a str, variant: &'a str) -> Self {
+        Self { model, variant, takes_unsigned: false }
+    }
 }
 
 /// A request that is ready to send.

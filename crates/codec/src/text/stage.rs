@@ -540,7 +540,7 @@ mod tests {
     /// What a dialect's bytes say, read in pieces of this size with the stage behind.
     fn behind(upstream: &dyn UpstreamDialect, bytes: &[u8], size: usize) -> Reply {
         let recipe = Recipe::family("qwen3").unwrap();
-        let target = Target { model: "qwen3-8b", variant: "" };
+        let target = Target::new("qwen3-8b", "");
         let stage = Stage::new(&recipe, Options::default(), Delivery::Streamed);
         let mut reader = RawTextReader::new(upstream.reply_reader(&target, true), stage);
         let mut fold = Fold::default();
@@ -560,10 +560,10 @@ mod tests {
             "ments\":{\"a\":1}}</tool",
             "_call>",
         ];
-        let identity = ReplyIdentity { id: "0".to_owned(), created: 0 };
+        let identity = ReplyIdentity::new("0", 0);
         for upstream in UPSTREAM {
             let client = CLIENT.iter().find(|client| client.name() == upstream.name());
-            let mut writer = client.unwrap().reply_writer(&Request::default(), &identity);
+            let mut writer = client.unwrap().session().reply_writer(&Request::default(), &identity);
             let mut bytes = Vec::new();
             for event in model_text(&pieces) {
                 writer.push(&event, &mut bytes);

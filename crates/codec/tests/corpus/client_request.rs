@@ -5,11 +5,12 @@
 //! - `name.jsonl` is a table: each row has a `body` and may have a `path` and a `query`. Its golden is
 //!   `name.canonical.jsonl`.
 //!
-//! A golden has the `request` and its `losses`, or the `fault` if the request is refused.
+//! A golden has the `request`, its `losses`, and the dialect's `session` if it is not the default
+//! one; or the `fault` if the request is refused.
 
 use serde_json::{Value, json};
-use throughline_canonical::{Fault, Loss, Lossy, Request};
-use throughline_codec::dialects::{ClientDialect, RequestParts, client};
+use throughline_canonical::{Fault, Loss};
+use throughline_codec::dialects::{Accepted, ClientDialect, RequestParts, client};
 
 use super::folder::{Capture, Findings, captures, lines, pretty};
 use super::rules::Folder;
@@ -23,7 +24,7 @@ struct Incoming {
 }
 
 impl Incoming {
-    fn read(&self, dialect: &dyn ClientDialect) -> Result<Lossy<Request>, Fault> {
+    fn read(&self, dialect: &dyn ClientDialect) -> Result<Accepted, Fault> {
         let Self { path, query, body } = self;
         dialect.read_request(&RequestParts { path, query, body })
     }
@@ -50,12 +51,20 @@ fn requests(dialect: &dyn ClientDialect, capture: &Capture) -> Vec<Incoming> {
     capture.rows().iter().map(row).collect()
 }
 
-fn canonical(read: Result<Lossy<Request>, Fault>) -> Value {
-    match read {
-        Ok(Lossy { value, losses }) if losses.is_empty() => json!({"request": value}),
-        Ok(Lossy { value, losses }) => json!({"request": value, "losses": losses}),
-        Err(fault) => json!({"fault": fault}),
+fn canonical(dialect: &dyn ClientDialect, read: Result<Accepted, Fault>) -> Value {
+    let Accepted { request, losses, session } = match read {
+        Ok(accepted) => accepted,
+        Err(fault) => return json!({"fault": fault}),
+    };
+    let mut golden = json!({"request": request});
+    if !losses.is_empty() {
+        golden["losses"] = json!(losses);
     }
+    let session = format!("{session:?}");
+    if session != format!("{:?}", dialect.session()) {
+        golden["session"] = json!(session);
+    }
+    golden
 }
 
 /// Compares each request with the canonical request of its golden.
@@ -63,7 +72,7 @@ pub(crate) fn check(folder: &Folder, findings: &mut Findings) {
     let dialect = client(&folder.name).unwrap();
     for capture in &folder.captures {
         let requests = requests(dialect, capture);
-        let mut read = requests.iter().map(|request| canonical(request.read(dialect)));
+        let mut read = requests.iter().map(|request| canonical(dialect, request.read(dialect)));
         let (ending, golden) = match capture.is_table() {
             true => ("canonical.jsonl", lines(read)),
             false => ("canonical.json", pretty(&read.next().unwrap())),
@@ -81,12 +90,12 @@ fn requests_survive_a_round_trip_in_their_dialect() {
         for capture in captures(&folder, &["json", "jsonl"]) {
             for (row, incoming) in requests(client, &capture).iter().enumerate() {
                 let at = format!("{folder}/{}, case {}", capture.name, row + 1);
-                let Ok(Lossy { value: request, .. }) = incoming.read(client) else {
+                let Ok(Accepted { request, .. }) = incoming.read(client) else {
                     continue;
                 };
                 let first = upstream.write_request(&request, &target(&request));
                 // A request that lost all its messages is no request.
-                let Ok(Lossy { value: read, .. }) = read_back(client, &first.value) else {
+                let Ok(Accepted { request: read, .. }) = read_back(client, &first.value) else {
                     assert_ne!(first.losses, [], "{at}");
                     continue;
                 };

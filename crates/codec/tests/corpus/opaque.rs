@@ -59,12 +59,12 @@ fn outlines_find_and_remove_exactly_the_thinking() {
             .iter()
             .flat_map(|variant| requests().into_iter().map(move |request| (*variant, request)))
         {
-            let target = Target { model: &shared.model, variant };
+            let target = Target::new(&shared.model, variant);
             let written = upstream.write_request(&shared, &target).value;
             let read = |body: &[u8]| {
                 let asked = RequestParts { path: &written.path, query: &written.query, body };
                 let outline = upstream.passthrough().outline(&asked);
-                (client.read_request(&asked).map(|read| read.value), outline)
+                (client.read_request(&asked).map(|accepted| accepted.request), outline)
             };
             let at = format!("{} by {name} {variant}", capture.name);
             let (Ok(request), Some(outline)) = read(&written.body) else {

@@ -3,7 +3,7 @@
 //! - Every shared request has a golden under its own name: `name.json`, and `name.losses.json` if it
 //!   loses something. `heads.txt` has the path, query and headers of all of them.
 //! - `name.jsonl` is a table of cases for this dialect alone: each row has a canonical `request`, and
-//!   may have a `model` and a `variant`. Its golden is `name.written.jsonl`.
+//!   may have a `model` and a `variant`, and `counts_tokens`. Its golden is `name.written.jsonl`.
 
 use std::fmt::Write;
 
@@ -59,11 +59,14 @@ fn write_row(dialect: &dyn UpstreamDialect, capture: &Capture, mut row: Value) -
         .unwrap_or_else(|error| panic!("{}: {error}: {spelled}", capture.name));
     // A misspelled member would be skipped silently.
     assert_eq!(serde_json::to_value(&request).unwrap(), spelled, "{}", capture.name);
-    let target = Target {
-        model: row["model"].as_str().unwrap_or(&request.model),
-        variant: row["variant"].as_str().unwrap_or_default(),
+    let target = Target::new(
+        row["model"].as_str().unwrap_or(&request.model),
+        row["variant"].as_str().unwrap_or_default(),
+    );
+    let Lossy { value, losses } = match row["counts_tokens"] == true {
+        true => dialect.write_count(&request, &target).unwrap(),
+        false => dialect.write_request(&request, &target),
     };
-    let Lossy { value, losses } = dialect.write_request(&request, &target);
     let body: Value = serde_json::from_slice(&value.body).unwrap();
     let mut written = json!({"head": head(&value), "body": body});
     if !losses.is_empty() {

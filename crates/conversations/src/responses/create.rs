@@ -263,7 +263,7 @@ impl Responses {
 
 /// The identity of the reply to a request.
 pub(super) fn new_identity(incoming: &IncomingRequest) -> ReplyIdentity {
-    ReplyIdentity { id: incoming.reply_id.clone().unwrap_or_default(), created: unix_ms() / 1000 }
+    ReplyIdentity::new(incoming.reply_id.clone().unwrap_or_default(), unix_ms() / 1000)
 }
 
 /// Gives the reply an id of the gateway, and removes headers that describe the old body.

@@ -175,15 +175,15 @@ impl Gateway {
         let (parsed, backend) = (attempt.request, attempt.backend);
         let raw = backend.profile().raw_text && backend.raw_text.family.as_deref() != Some("none");
         // A request that cannot be read in full can still pass.
-        let Ok(request) = parsed.canonical() else {
+        let Ok(accepted) = parsed.canonical() else {
             return !raw;
         };
-        let request = &request.value;
+        let request = &accepted.request;
         let model = backend.model_for(parsed.model.as_deref());
         let known = attempt.settings.catalog.find_at(&backend.name, model);
         let (dialect, _) = dialect_for(backend, request, &known);
         let renamed = parsed.model.as_deref() != Some(model);
-        let events = parsed.incoming.dialect.stream_type(request);
+        let events = accepted.session.stream_type();
         // In a stream that is not server-sent events, the model's name can only be found by
         // parsing.
         let name_needs_parsing =

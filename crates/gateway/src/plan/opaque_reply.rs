@@ -64,7 +64,7 @@ impl Plan for OpaquePlan {
     }
 
     fn thinking(&self, attempt: &Attempt<'_>) -> (Value, Value) {
-        let thinking = attempt.request.canonical().map(|request| &request.value.thinking).ok();
+        let thinking = attempt.request.canonical().map(|accepted| &accepted.request.thinking).ok();
         let thinking = json!(thinking);
         (thinking.clone(), thinking)
     }
@@ -122,7 +122,7 @@ impl Plan for OpaquePlan {
             client: request.incoming.dialect,
             question: request.canonical().map_or_else(
                 |_| String::new(),
-                |canonical| question(unanswered(&canonical.value.messages)),
+                |accepted| question(unanswered(&accepted.request.messages)),
             ),
             scope: request.scope.clone(),
             past: None,
@@ -142,7 +142,7 @@ impl Plan for OpaquePlan {
         let injector = passthrough.injector();
         let model = decision.model;
         let reply = gateway.forward(attempt, response, permit, alias, &losses, |events| {
-            let target = dialects::Target { model: &model, variant: &attempt.backend.variant };
+            let target = dialects::Target::new(&model, &attempt.backend.variant);
             // The backend decides whether it streams, whatever the client asked for.
             let reader = (request.operation == Operation::Generate)
                 .then(|| attempt.backend.dialect.reply_reader(&target, events));

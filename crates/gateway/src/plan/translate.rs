@@ -9,7 +9,8 @@ use throughline_canonical::{
 };
 use throughline_codec::dialects::profile::{BlockRules, MessageOrder, Profile, Replay};
 use throughline_codec::dialects::{
-    self, ClientDialect, Operation, Outgoing, ReplyReader, UpstreamDialect,
+    self, Accepted, ClientDialect, Operation, Outgoing, ReplyIdentity, ReplyReader, ReplyWriter,
+    UpstreamDialect,
 };
 use throughline_codec::text::{Delivery, Evidence, Options, RawTextReader, Recipe, Stage, Tools};
 
@@ -25,6 +26,7 @@ use crate::history::prefix_guard::{GuardResult, PrefixGuard, record_prefixes};
 use crate::history::recall::{Recall, is_thinking, keys};
 use crate::history::replay_table::Position;
 use crate::history::vault_lookup::question;
+use crate::plan::translated_reply::identity;
 use crate::plan::{Decision, Lane, thinking_setting};
 use crate::relay::call_ids::CallIds;
 use crate::relay::custom_tools::CustomTools;
@@ -43,7 +45,7 @@ use crate::upstream::refusal_policy::RetryPlan;
 pub(crate) struct TranslatedPlan {
     pub(crate) decision: Decision,
     /// The client's request, for the reply writer.
-    pub(crate) client_request: Request,
+    pub(crate) accepted: Arc<Accepted>,
     pub(crate) variant: String,
     pub(crate) outgoing: Outgoing,
     /// Whether the backend itself counts tokens, if the client asked for a count.
@@ -107,7 +109,7 @@ impl Gateway {
                 session: past.session,
                 target: past.target,
             },
-            client_request: draft.client_request,
+            accepted: draft.accepted,
             variant: draft.to.variant,
             outgoing,
             counted,
@@ -131,8 +133,7 @@ struct Draft<'a> {
     attempt: &'a Attempt<'a>,
     retry: RetryPlan,
     client: &'static dyn ClientDialect,
-    /// The client's request, for the reply writer.
-    client_request: Request,
+    accepted: Arc<Accepted>,
     /// The request that will be sent.
     request: Request,
     losses: Vec<Loss>,
@@ -165,7 +166,7 @@ struct Past {
 
 impl<'a> Draft<'a> {
     fn new(attempt: &'a Attempt<'a>, retry: RetryPlan) -> Result<Self, Fault> {
-        let accepted = attempt.request.canonical()?;
+        let accepted = attempt.request.canonical()?.clone();
         let client = attempt.request.incoming.dialect;
         let model = attempt.backend.model_for(attempt.request.model.as_deref()).to_owned();
         if model.is_empty() {
@@ -175,21 +176,13 @@ impl<'a> Draft<'a> {
                  name the model in the request"
             )));
         }
-        let mut client_request = accepted.value.clone();
-        client.choose_reasoning_fields(&mut client_request, &attempt.settings.reasoning_fields);
-        // A client that names no model gets the name of the chosen one.
-        if client_request.model.is_empty() {
-            client_request.model.clone_from(&model);
-        }
-        let mut request = accepted.value.clone();
-        client.forget_own_members(&mut request);
         Ok(Self {
             attempt,
             retry,
             client,
-            client_request,
-            request,
+            request: accepted.request.clone(),
             losses: accepted.losses.clone(),
+            accepted,
             to: Destination {
                 known: attempt.settings.catalog.find_at(&attempt.backend.name, &model),
                 model,
@@ -325,15 +318,11 @@ impl<'a> Draft<'a> {
 
     /// Writes the request in the backend's dialect. Also returns whether the backend counts tokens,
     /// if the client asked for a count.
-    fn write(&mut self, adapted: &AdaptedHistory) -> (Lossy<Outgoing>, bool) {
-        if adapted.unsigned && self.to.profile.blocks == BlockRules::Native {
-            "unsigned".clone_into(&mut self.to.variant);
-        }
-        self.write_again()
-    }
-
-    fn write_again(&self) -> (Lossy<Outgoing>, bool) {
-        let target = dialects::Target { model: &self.to.model, variant: &self.to.variant };
+    fn write(&self, adapted: &AdaptedHistory) -> (Lossy<Outgoing>, bool) {
+        let target = dialects::Target {
+            takes_unsigned: adapted.unsigned,
+            ..dialects::Target::new(&self.to.model, &self.to.variant)
+        };
         let count = match self.attempt.request.operation {
             Operation::CountTokens => self.to.dialect.write_count(&self.request, &target),
             Operation::Generate => None,
@@ -359,7 +348,7 @@ impl<'a> Draft<'a> {
         if guard.drop_stale(&mut result, self.to.dialect, &mut self.request, adapted) {
             let rules = self.to.history_rules(self.retry, past.open, past.replays_from);
             rules.fill(&mut self.request.messages, adapted);
-            (*written, _) = self.write_again();
+            (*written, _) = self.write(adapted);
             result.prefix = record_prefixes(&written.value.body, &mut adapted.sent);
         }
         result
@@ -415,6 +404,15 @@ pub(crate) fn dialect_for(
 }
 
 impl TranslatedPlan {
+    /// A writer for the reply.
+    pub(crate) fn writer(&self, attempt: &Attempt<'_>, id: &str) -> Box<dyn ReplyWriter> {
+        self.accepted.reply_writer(&ReplyIdentity {
+            model: self.decision.model.clone(),
+            reasoning_fields: attempt.settings.reasoning_fields.clone(),
+            ..identity(id)
+        })
+    }
+
     /// A reader for the reply.
     pub(crate) fn reader(
         &self,
@@ -422,7 +420,7 @@ impl TranslatedPlan {
         attempt: &Attempt<'_>,
         streamed: bool,
     ) -> Box<dyn ReplyReader> {
-        let target = dialects::Target { model: &self.decision.model, variant: &self.variant };
+        let target = dialects::Target::new(&self.decision.model, &self.variant);
         let reader = self.decision.dialect.reply_reader(&target, streamed);
         let delivery = match streamed {
             true => Delivery::Streamed,
@@ -450,7 +448,7 @@ impl TranslatedPlan {
             return reader;
         };
         let options = Options {
-            tools: tools(&self.client_request.tools).map(Arc::new),
+            tools: tools(&self.accepted.request.tools).map(Arc::new),
             on_error: raw.on_error,
             reasoning_format: raw.reasoning_format,
             ..Options::default()

@@ -68,7 +68,7 @@ impl Plan for TranslatedPlan {
     }
 
     fn thinking(&self, attempt: &Attempt<'_>) -> (Value, Value) {
-        let requested = attempt.request.canonical().map(|request| &request.value.thinking).ok();
+        let requested = attempt.request.canonical().map(|accepted| &accepted.request.thinking).ok();
         (json!(requested), json!(self.thinking))
     }
 
@@ -107,7 +107,7 @@ impl Plan for TranslatedPlan {
         // The request asks the model nothing, and the backend cannot express that.
         let client = attempt.request.incoming.dialect;
         let same_dialect = client.name() == self.decision.dialect.name();
-        let reason = client.immediate_end(&self.client_request).filter(|_| !same_dialect)?;
+        let reason = self.accepted.session.immediate_end().filter(|_| !same_dialect)?;
         Some(gateway.ended_reply(attempt, self, reason))
     }
 
@@ -161,8 +161,7 @@ impl Gateway {
             reason: Some(reason),
             ..throughline_canonical::Reply::default()
         };
-        let writer =
-            attempt.request.incoming.dialect.reply_writer(&plan.client_request, &identity(&id));
+        let writer = plan.writer(attempt, &id);
         self.record_end(attempt);
         let whole = Response::new(ReplyBody::whole(writer.whole(&reply)));
         let kind = "application/json";
@@ -211,14 +210,13 @@ impl Gateway {
             Some(Encoding::Identity) | None => None,
             Some(packed) => Decoder::new(packed, MAX_REPLY_BYTES).ok(),
         };
-        let identity = identity(attempt.reply_id(&id));
         EventReply {
-            writer: dialect.reply_writer(&plan.client_request, &identity),
+            writer: plan.writer(attempt, attempt.reply_id(&id)),
             streamed,
             unread: UnreadReply {
                 head: ReplyHead {
                     dialect,
-                    stream_type: dialect.stream_type(&plan.client_request),
+                    stream_type: plan.accepted.session.stream_type(),
                     backend: attempt.backend.name.clone(),
                     losses: plan.decision.losses.clone(),
                     id,
@@ -308,10 +306,7 @@ impl Gateway {
 
 /// The id and time of a reply that the gateway writes.
 pub(crate) fn identity(id: &str) -> ReplyIdentity {
-    ReplyIdentity {
-        id: id.strip_prefix("turn_").unwrap_or(id).to_owned(),
-        created: unix_ms() / 1000,
-    }
+    ReplyIdentity::new(id.strip_prefix("turn_").unwrap_or(id), unix_ms() / 1000)
 }
 
 /// The fault of a provider's error.

@@ -72,7 +72,7 @@ impl Crossing {
             returns_call_ids: client.returns_call_ids(),
             separating: std::sync::Arc::default(),
         };
-        let target = Target { model: "m", variant: "" };
+        let target = Target::new("m", "");
         let vault = gateway.vault.clone();
         let source = EventSource {
             decoder: None,
@@ -80,7 +80,10 @@ impl Crossing {
             relay: Relay::new(ledger, signature_form, vault, ids, sent, true),
             summarizes: false,
         };
-        Self(TranslatedReply::new(source, Encoder::new(client.reply_writer(request, &identity))))
+        Self(TranslatedReply::new(
+            source,
+            Encoder::new(client.session().reply_writer(request, &identity)),
+        ))
     }
 
     /// Takes bytes of the provider and returns bytes for the client.

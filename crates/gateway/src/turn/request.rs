@@ -1,14 +1,14 @@
 //! A request as it arrived ([`IncomingRequest`]), and as it was parsed (`ParsedRequest`).
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use bytes::Bytes;
 use http::{HeaderMap, Method, header};
-use throughline_canonical::{Fault, FaultKind, Lossy, Request};
+use throughline_canonical::{Fault, FaultKind, Request};
 use throughline_codec::dialects::blocks::outline::Outline;
 use throughline_codec::dialects::opaque_outline::OpaqueOutline;
-use throughline_codec::dialects::{self, ClientDialect, Operation};
+use throughline_codec::dialects::{self, Accepted, ClientDialect, Operation};
 use throughline_codec::framing::encoding::{Encoding, EncodingError, unpack};
 use throughline_codec::json::{JsonError, validate};
 
@@ -64,7 +64,7 @@ pub(crate) struct ParsedRequest {
     /// The positions of opaque parts, for the other dialects, found when they are first needed.
     opaque_outline: OnceLock<Option<OpaqueOutline>>,
     /// The canonical request, parsed when it is first needed.
-    canonical: OnceLock<Result<Lossy<Request>, Fault>>,
+    canonical: OnceLock<Result<Arc<Accepted>, Fault>>,
     pub(crate) lineage: Lineage,
     /// Whose turns the vault may restore.
     pub(crate) scope: Scope,
@@ -81,7 +81,7 @@ pub(crate) struct ParsedRequest {
 
 impl ParsedRequest {
     /// The canonical request.
-    pub(crate) fn canonical(&self) -> Result<&Lossy<Request>, Fault> {
+    pub(crate) fn canonical(&self) -> Result<&Arc<Accepted>, Fault> {
         let canonical = self.canonical.get_or_init(|| read_canonical(&self.incoming, &self.body));
         canonical.as_ref().map_err(Clone::clone)
     }
@@ -153,7 +153,7 @@ pub(crate) fn read_request(
     // other provider they are a fault.
     let empty = Request::default();
     let (known, stream) = match &canonical {
-        Ok(request) => (&request.value, request.value.stream),
+        Ok(accepted) => (&accepted.request, accepted.request.stream),
         Err(fault) => (&empty, outline().ok_or_else(|| fault.clone())?.stream),
     };
     let model = match known.model.as_str() {
@@ -188,8 +188,8 @@ fn read_opaque_outline(incoming: &IncomingRequest, body: &[u8]) -> Option<Opaque
     dialects::passthrough(incoming.dialect.name())?.outline(&incoming.parts(body))
 }
 
-fn read_canonical(incoming: &IncomingRequest, body: &[u8]) -> Result<Lossy<Request>, Fault> {
-    incoming.dialect.read_request(&incoming.parts(body))
+fn read_canonical(incoming: &IncomingRequest, body: &[u8]) -> Result<Arc<Accepted>, Fault> {
+    incoming.dialect.read_request(&incoming.parts(body)).map(Arc::new)
 }
 
 /// The encoding of a body. `None` if it is unknown.

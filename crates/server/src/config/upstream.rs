@@ -109,7 +109,7 @@ impl WireFormat {
 
     /// The path that the dialect appends to an address.
     fn path(&self) -> String {
-        let target = Target { model: "m", variant: &self.variant };
+        let target = Target::new("m", &self.variant);
         let written = self.dialect.upstream().write_request(&Request::default(), &target);
         written.value.path
     }

@@ -6,7 +6,6 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use throughline_canonical::{Block, Fault, Message, Role};
 
@@ -27,7 +26,7 @@ pub(super) struct RunCall {
 }
 
 /// An answer that became a tool result.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug)]
 pub(super) struct AnsweredCall {
     pub(super) call: String,
     pub(super) content: String,

@@ -5,10 +5,12 @@
 //! - `interrupts`: calls that wait for approval, and the answers in the next run;
 //! - `errors`: errors before a run and in it.
 
-use throughline_canonical::{Delta, Event, Fault, Loss, Lossy, Request};
+use throughline_canonical::{Delta, Event, Fault, Loss, Request};
 
 use crate::dialects::shared::losses::lost_part;
-use crate::dialects::{ClientDialect, Operation, ReplyIdentity, ReplyWriter, RequestParts};
+use crate::dialects::{
+    Accepted, ClientDialect, Operation, ReplyIdentity, ReplyWriter, RequestParts, Session,
+};
 
 mod client_reply;
 mod client_request;
@@ -50,17 +52,16 @@ impl ClientDialect for AgUi {
         PATH.to_owned()
     }
 
-    fn forget_own_members(&self, request: &mut Request) {
-        // All of them are for us.
-        request.extra.remove(NAME);
-    }
-
     fn stream_headers(&self) -> &'static [(&'static str, &'static str)] {
         &[("x-accel-buffering", "no")]
     }
 
-    fn read_request(&self, asked: &RequestParts<'_>) -> Result<Lossy<Request>, Fault> {
-        client_request::read(asked)
+    fn read_request(&self, parts: &RequestParts<'_>) -> Result<Accepted, Fault> {
+        client_request::read(parts)
+    }
+
+    fn session(&self) -> Box<dyn Session> {
+        Box::new(RunSession(None))
     }
 
     fn loss_of(&self, event: &Event<'_>) -> Option<Loss> {
@@ -77,12 +78,19 @@ impl ClientDialect for AgUi {
         true
     }
 
-    fn reply_writer(&self, request: &Request, identity: &ReplyIdentity) -> Box<dyn ReplyWriter> {
-        Box::new(client_reply::Writer::new(request, identity))
-    }
-
     fn write_fault(&self, fault: &Fault, _: &str) -> (u16, Vec<u8>) {
         errors::write(fault)
+    }
+}
+
+/// The run that a client asks for. A request of another dialect has none.
+#[derive(Debug)]
+struct RunSession(Option<run::Run>);
+
+impl Session for RunSession {
+    fn reply_writer(&self, request: &Request, identity: &ReplyIdentity) -> Box<dyn ReplyWriter> {
+        let run = self.0.clone().unwrap_or_else(|| run::Run::of(request, identity));
+        Box::new(client_reply::Writer::new(run, request, identity))
     }
 }
 

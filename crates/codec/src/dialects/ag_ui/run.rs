@@ -1,14 +1,13 @@
-//! The state of a run, kept with its request, and the events that start and end the run.
+//! The state of a run, and the events that start and end the run.
 
 use std::collections::BTreeSet;
 
-use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::Value;
 use throughline_canonical::{EndDetails, EndReason, Fault, Request, Usage};
 
 use super::client_reply::frames::event;
+use super::errors;
 use super::interrupts::{self, AnsweredCall, RunCall};
-use super::{NAME, errors};
 use crate::dialects::ReplyIdentity;
 use crate::json::{ObjectWriter, quote_bytes};
 
@@ -16,8 +15,7 @@ use crate::json::{ObjectWriter, quote_bytes};
 const VERSION: &str = "1.0";
 
 /// One run.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Run {
     pub(super) thread: String,
     pub(super) id: String,
@@ -38,8 +36,7 @@ pub(super) struct Run {
 }
 
 /// The kind of events that carry reasoning.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum ReasoningForm {
     /// `REASONING_*`, with encrypted values that come back.
     #[default]
@@ -63,23 +60,14 @@ impl ReasoningForm {
 }
 
 impl Run {
-    /// Stores the run in its request.
-    pub(super) fn keep(self, request: &mut Request) {
-        if let Ok(Value::Object(members)) = serde_json::to_value(self) {
-            request.extra.insert(NAME.to_owned(), members);
-        }
-    }
-
-    /// The run of a request. Requests of other dialects get a default run with all features.
+    /// The run of a request of another dialect, with all features.
     pub(super) fn of(request: &Request, identity: &ReplyIdentity) -> Self {
-        let kept = request.extra.get(NAME).cloned();
-        let read = |members: Map<String, Value>| serde_json::from_value(members.into()).ok();
-        kept.and_then(read).unwrap_or_else(|| Self {
+        Self {
             thread: request.thread.clone().unwrap_or_else(|| format!("thread_{}", identity.id)),
             id: format!("run_{}", identity.id),
             modern: true,
             ..Self::default()
-        })
+        }
     }
 
     /// Starts the run.

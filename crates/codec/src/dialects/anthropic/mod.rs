@@ -24,8 +24,8 @@ use crate::dialects::shared::losses::lost_part;
 use crate::dialects::shared::members::{keep_only, read_count};
 use crate::dialects::shared::names;
 use crate::dialects::{
-    ClientDialect, ModelCard, Models, Operation, Outgoing, Refusal, ReplyIdentity, ReplyReader,
-    ReplyWriter, RequestParts, Target, UpstreamDialect,
+    Accepted, ClientDialect, ModelCard, Models, Operation, Outgoing, Refusal, ReplyIdentity,
+    ReplyReader, ReplyWriter, RequestParts, Session, Target, UpstreamDialect,
 };
 
 pub mod client_reply;
@@ -86,12 +86,12 @@ impl ClientDialect for Anthropic {
         PATH.to_owned()
     }
 
-    fn read_request(&self, asked: &RequestParts<'_>) -> Result<Lossy<Request>, Fault> {
-        client_request::read(asked)
+    fn read_request(&self, parts: &RequestParts<'_>) -> Result<Accepted, Fault> {
+        client_request::read(parts).map(|read| Accepted::new(read, *self))
     }
 
-    fn reply_writer(&self, request: &Request, identity: &ReplyIdentity) -> Box<dyn ReplyWriter> {
-        Box::new(client_stream::StreamWriter::new(&request.model, identity))
+    fn session(&self) -> Box<dyn Session> {
+        Box::new(*self)
     }
 
     fn loss_of(&self, event: &Event<'_>) -> Option<Loss> {
@@ -114,6 +114,12 @@ impl ClientDialect for Anthropic {
 
     fn write_models(&self, models: Models<'_>, query: &str) -> Result<Value, Fault> {
         model_card::write(models, query)
+    }
+}
+
+impl Session for Anthropic {
+    fn reply_writer(&self, request: &Request, identity: &ReplyIdentity) -> Box<dyn ReplyWriter> {
+        Box::new(client_stream::StreamWriter::new(identity.model(request), identity))
     }
 }
 

@@ -27,7 +27,7 @@ impl Writer {
     pub(super) fn new(request: &Request, identity: &ReplyIdentity) -> Self {
         Self {
             id: identity.id.clone(),
-            model: request.model.clone(),
+            model: identity.model(request).to_owned(),
             hidden: request.thinking.show == Some(Show::Hidden),
             untold: Vec::new(),
             silent: Vec::new(),

@@ -1,11 +1,13 @@
 //! The canonical vocabulary as server-sent events: the request of the `ndjson` dialect, and
 //! canonical events as the reply. No provider speaks it.
 
-use throughline_canonical::{Event, Fault, Loss, Lossy, Request};
+use throughline_canonical::{Event, Fault, Loss, Request};
 
 use crate::dialects::shared::losses::lost_part;
 use crate::dialects::shared::{canonical_request, fault_status};
-use crate::dialects::{ClientDialect, Operation, ReplyIdentity, ReplyWriter, RequestParts};
+use crate::dialects::{
+    Accepted, ClientDialect, Operation, ReplyIdentity, ReplyWriter, RequestParts, Session,
+};
 
 mod client_reply;
 
@@ -35,16 +37,16 @@ impl ClientDialect for Events {
         &[("x-accel-buffering", "no")]
     }
 
-    fn read_request(&self, asked: &RequestParts<'_>) -> Result<Lossy<Request>, Fault> {
-        canonical_request::read(asked.body)
+    fn read_request(&self, parts: &RequestParts<'_>) -> Result<Accepted, Fault> {
+        canonical_request::read(parts.body).map(|read| Accepted::new(read, *self))
     }
 
     fn default_show(&self) -> bool {
         true
     }
 
-    fn reply_writer(&self, request: &Request, identity: &ReplyIdentity) -> Box<dyn ReplyWriter> {
-        Box::new(client_reply::Writer::new(request, identity))
+    fn session(&self) -> Box<dyn Session> {
+        Box::new(*self)
     }
 
     /// Only parts of other dialects are lost.
@@ -60,5 +62,11 @@ impl ClientDialect for Events {
         let event = Event::Fault(fault.clone());
         let body = serde_json::to_vec(&event).unwrap_or_default();
         (fault_status::status(fault.kind), body)
+    }
+}
+
+impl Session for Events {
+    fn reply_writer(&self, request: &Request, identity: &ReplyIdentity) -> Box<dyn ReplyWriter> {
+        Box::new(client_reply::Writer::new(request, identity))
     }
 }

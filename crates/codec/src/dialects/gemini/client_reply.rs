@@ -11,7 +11,7 @@ use throughline_canonical::{
 
 use super::grounding::Grounding;
 use super::upstream_request::contents::{call_into, text_part};
-use super::{EXTRA_FRAMING, NAME, REFUSALS, REFUSED, counts_tokens, errors, quote_into};
+use super::{NAME, REFUSALS, REFUSED, errors, quote_into};
 use crate::dialects::{ReplyIdentity, ReplyWriter};
 use crate::json::{Kind, escape, validate};
 
@@ -32,7 +32,6 @@ pub struct Writer {
     /// Buffer for a chunk.
     piece: String,
     framing: Framing,
-    counts_tokens: bool,
     open: Vec<(u32, OpenBlock)>,
     usage: Usage,
     /// Number of bytes of the answer so far, and its sources.
@@ -45,11 +44,14 @@ pub struct Writer {
     ended: bool,
 }
 
+/// The framing of a streamed reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Framing {
+pub enum Framing {
+    /// Server-sent events.
     Events,
-    /// One list; whether something of it was written.
+    /// One growing list.
     List {
+        /// Whether an element was written.
         begun: bool,
     },
 }
@@ -82,19 +84,16 @@ enum OpenBlock {
 
 impl Writer {
     /// Creates a writer for the reply to this request.
-    pub fn new(request: &Request, identity: &ReplyIdentity) -> Self {
+    pub fn new(request: &Request, framing: Framing, identity: &ReplyIdentity) -> Self {
         let mut tail = String::from("\"modelVersion\":");
-        quote_into(&request.model, &mut tail);
+        quote_into(identity.model(request), &mut tail);
         tail.push_str(",\"responseId\":");
         quote_into(&identity.id, &mut tail);
         tail.push('}');
-        let extra = request.extra.get(NAME);
-        let list = extra.and_then(|extra| extra.get(EXTRA_FRAMING)?.as_str()) == Some("json");
         Self {
             tail,
             piece: String::new(),
-            framing: if list { Framing::List { begun: false } } else { Framing::Events },
-            counts_tokens: counts_tokens(request),
+            framing,
             open: Vec::new(),
             usage: Usage::default(),
             said: 0,
@@ -331,14 +330,6 @@ impl ReplyWriter for Writer {
     }
 
     fn whole(&self, reply: &Reply) -> Vec<u8> {
-        if self.counts_tokens {
-            let total = prompt(&reply.usage).unwrap_or_default();
-            let mut count = json!({"totalTokens": total});
-            if let Some(cached) = reply.usage.cache_read {
-                count["cachedContentTokenCount"] = cached.into();
-            }
-            return count.to_string().into_bytes();
-        }
         let mut parts = Vec::new();
         let (mut grounding, mut before) = (Grounding::default(), 0);
         let mut thought = false;

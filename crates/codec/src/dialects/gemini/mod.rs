@@ -16,15 +16,16 @@ use super::passthrough::Passthrough;
 use crate::dialects::profile::Profile;
 use crate::dialects::shared::key_header::bearer;
 use crate::dialects::shared::losses::lost_part;
-use crate::dialects::shared::members::{read_count, remove_own};
+use crate::dialects::shared::members::read_count;
 use crate::dialects::shared::names::GEMINI;
 use crate::dialects::shared::refusal;
 use crate::dialects::{
-    ClientDialect, ModelCard, Models, Operation, Outgoing, Refusal, ReplyIdentity, ReplyReader,
-    ReplyWriter, RequestParts, Target, UpstreamDialect,
+    Accepted, ClientDialect, ModelCard, Models, Operation, Outgoing, Refusal, ReplyIdentity,
+    ReplyReader, ReplyWriter, RequestParts, Session, Target, UpstreamDialect,
 };
 use crate::json::{Kind, escape, validate};
 use address::Method;
+use client_reply::Framing;
 
 pub mod address;
 pub mod client_reply;
@@ -61,12 +62,6 @@ pub const NAME: &str = GEMINI;
 /// The longest tool name.
 const MAX_TOOL_NAME: usize = 64;
 
-/// In `extra`: the framing of a streamed reply. Absent for events, `"json"` for one growing list.
-pub const EXTRA_FRAMING: &str = "alt";
-
-/// In `extra`: the method. Absent, or `"countTokens"`.
-pub const EXTRA_METHOD: &str = "method";
-
 /// The signature for a call whose real signature is unknown. Newer models reject the first call of
 /// a step without a signature. Clients that lost a signature send this too.
 pub const SKIP_SIGNATURE: &str = "skip_thought_signature_validator";
@@ -98,28 +93,16 @@ impl ClientDialect for Gemini {
         address::write(model, Method::Generate, Variant::default())
     }
 
-    fn forget_own_members(&self, request: &mut Request) {
-        remove_own(request, NAME, &[EXTRA_FRAMING, EXTRA_METHOD]);
-    }
-
     fn wants_signed_calls(&self) -> bool {
         true
     }
 
-    fn stream_type(&self, request: &Request) -> &'static str {
-        let extra = request.extra.get(NAME);
-        match extra.and_then(|extra| extra.get(EXTRA_FRAMING)?.as_str()) {
-            Some("json") => "application/json; charset=UTF-8",
-            _ => "text/event-stream",
-        }
+    fn read_request(&self, parts: &RequestParts<'_>) -> Result<Accepted, Fault> {
+        client_request::read(parts)
     }
 
-    fn read_request(&self, asked: &RequestParts<'_>) -> Result<Lossy<Request>, Fault> {
-        client_request::read(asked)
-    }
-
-    fn reply_writer(&self, request: &Request, identity: &ReplyIdentity) -> Box<dyn ReplyWriter> {
-        Box::new(client_reply::Writer::new(request, identity))
+    fn session(&self) -> Box<dyn Session> {
+        Box::new(Framing::Events)
     }
 
     fn write_fault(&self, fault: &Fault, _: &str) -> (u16, Vec<u8>) {
@@ -135,6 +118,19 @@ impl ClientDialect for Gemini {
     }
 }
 
+impl Session for Framing {
+    fn reply_writer(&self, request: &Request, identity: &ReplyIdentity) -> Box<dyn ReplyWriter> {
+        Box::new(client_reply::Writer::new(request, *self, identity))
+    }
+
+    fn stream_type(&self) -> &'static str {
+        match self {
+            Framing::Events => "text/event-stream",
+            Framing::List { .. } => "application/json; charset=UTF-8",
+        }
+    }
+}
+
 impl UpstreamDialect for Gemini {
     fn name(&self) -> &'static str {
         NAME
@@ -145,7 +141,8 @@ impl UpstreamDialect for Gemini {
     }
 
     fn write_request(&self, request: &Request, target: &Target<'_>) -> Lossy<Outgoing> {
-        upstream_request::write(request, target)
+        let method = if request.stream { Method::Stream } else { Method::Generate };
+        upstream_request::write(request, target, method)
     }
 
     fn reply_reader(&self, target: &Target<'_>, streamed: bool) -> Box<dyn ReplyReader> {
@@ -182,10 +179,7 @@ impl UpstreamDialect for Gemini {
     }
 
     fn write_count(&self, request: &Request, target: &Target<'_>) -> Option<Lossy<Outgoing>> {
-        let mut counting = request.clone();
-        let extra = counting.extra.entry(NAME.to_owned()).or_default();
-        extra.insert(EXTRA_METHOD.to_owned(), Method::Count.word().into());
-        Some(upstream_request::write(&counting, target))
+        Some(upstream_request::write(request, target, Method::Count))
     }
 
     fn read_count(&self, body: &[u8]) -> Option<u64> {
@@ -216,12 +210,6 @@ impl Variant {
         };
         Self { vertex: has("vertex"), cumulative: has("cumulative") }
     }
-}
-
-/// Whether a request counts tokens.
-pub(crate) fn counts_tokens(request: &Request) -> bool {
-    let extra = request.extra.get(NAME);
-    extra.and_then(|extra| extra.get(EXTRA_METHOD)?.as_str()) == Some("countTokens")
 }
 
 /// Records a loss unless it is there already.

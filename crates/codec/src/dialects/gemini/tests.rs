@@ -5,8 +5,10 @@ use serde_json::Value;
 use throughline_canonical::{Event, Fault, Fold, Lossy, Reply, Request};
 
 use super::Gemini;
+use super::client_reply::Framing;
 use crate::dialects::{
-    ClientDialect, Outgoing, ReplyIdentity, RequestParts, Target, UpstreamDialect,
+    Accepted, ClientDialect, Outgoing, ReplyIdentity, ReplyWriter, RequestParts, Session, Target,
+    UpstreamDialect,
 };
 
 mod ends;
@@ -18,7 +20,7 @@ mod written;
 const PATH: &str = "/v1beta/models/gemini-3-pro:generateContent";
 
 fn write(request: &Request, variant: &str) -> (Lossy<Outgoing>, Value) {
-    let target = Target { model: &request.model, variant };
+    let target = Target::new(&request.model, variant);
     let written = Gemini.write_request(request, &target);
     let body = serde_json::from_slice(&written.value.body).unwrap();
     (written, body)
@@ -26,7 +28,7 @@ fn write(request: &Request, variant: &str) -> (Lossy<Outgoing>, Value) {
 
 /// The events of a reply as JSON lines, and the reply they make.
 fn events(streamed: bool, variant: &str, pieces: &[&[u8]]) -> (Vec<String>, Reply) {
-    let target = Target { model: "gemini-3-pro", variant };
+    let target = Target::new("gemini-3-pro", variant);
     let mut reader = Gemini.reply_reader(&target, streamed);
     let (mut lines, mut fold) = (Vec::new(), Fold::default());
     let mut take = |event: Event<'_>| {
@@ -47,12 +49,20 @@ fn stream(pieces: &[Value]) -> String {
 }
 
 fn identity() -> ReplyIdentity {
-    ReplyIdentity { id: "r1".to_owned(), created: 0 }
+    ReplyIdentity::new("r1", 0)
+}
+
+const LIST: Framing = Framing::List { begun: false };
+
+/// A writer for a reply of the model `my-model`.
+fn writer(framing: Framing) -> Box<dyn ReplyWriter> {
+    let request = Request { model: "my-model".to_owned(), ..Request::default() };
+    framing.reply_writer(&request, &identity())
 }
 
 /// The stream of these events for a client.
-fn streamed(request: &Request, events: &[Event<'_>]) -> Vec<u8> {
-    let mut writer = Gemini.reply_writer(request, &identity());
+fn streamed(framing: Framing, events: &[Event<'_>]) -> Vec<u8> {
+    let mut writer = writer(framing);
     let mut bytes = Vec::new();
     for event in events {
         writer.push(event, &mut bytes);

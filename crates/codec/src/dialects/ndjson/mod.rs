@@ -3,11 +3,13 @@
 //! - `client_reply` writes the lines of a reply, or a whole reply.
 
 use serde_json::json;
-use throughline_canonical::{Event, Fault, Loss, Lossy, Request};
+use throughline_canonical::{Event, Fault, Loss, Request};
 
 use crate::dialects::shared::losses::lost_part;
 use crate::dialects::shared::{canonical_request, fault_status};
-use crate::dialects::{ClientDialect, Operation, ReplyIdentity, ReplyWriter, RequestParts};
+use crate::dialects::{
+    Accepted, ClientDialect, Operation, ReplyIdentity, ReplyWriter, RequestParts, Session,
+};
 
 mod client_reply;
 
@@ -36,16 +38,12 @@ impl ClientDialect for NdJson {
         PATH.to_owned()
     }
 
-    fn stream_type(&self, _: &Request) -> &'static str {
-        "application/x-ndjson"
-    }
-
     fn stream_headers(&self) -> &'static [(&'static str, &'static str)] {
         &[("x-accel-buffering", "no")]
     }
 
-    fn read_request(&self, asked: &RequestParts<'_>) -> Result<Lossy<Request>, Fault> {
-        canonical_request::read(asked.body)
+    fn read_request(&self, parts: &RequestParts<'_>) -> Result<Accepted, Fault> {
+        canonical_request::read(parts.body).map(|read| Accepted::new(read, *self))
     }
 
     fn loss_of(&self, event: &Event<'_>) -> Option<Loss> {
@@ -59,8 +57,8 @@ impl ClientDialect for NdJson {
         true
     }
 
-    fn reply_writer(&self, request: &Request, _: &ReplyIdentity) -> Box<dyn ReplyWriter> {
-        Box::new(client_reply::Writer::new(request))
+    fn session(&self) -> Box<dyn Session> {
+        Box::new(*self)
     }
 
     /// The body is the line of the fault, with the wrong member.
@@ -70,5 +68,15 @@ impl ClientDialect for NdJson {
             body["at"] = place.into();
         }
         (fault_status::status(fault.kind), body.to_string().into_bytes())
+    }
+}
+
+impl Session for NdJson {
+    fn reply_writer(&self, request: &Request, identity: &ReplyIdentity) -> Box<dyn ReplyWriter> {
+        Box::new(client_reply::Writer::new(request, identity))
+    }
+
+    fn stream_type(&self) -> &'static str {
+        "application/x-ndjson"
     }
 }

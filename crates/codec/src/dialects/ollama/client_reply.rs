@@ -1,12 +1,11 @@
 //! Writes the reply for a client, line by line. Text lines are written by hand: only the text
 //! changes.
 
-use serde_json::Value;
 use throughline_canonical::{
     Block, BlockStart, Delta, EndReason, Event, Fault, FaultKind, Reply, Request, Usage,
 };
 
-use super::{NAME, errors, ours, timestamp};
+use super::{OllamaSession, errors, timestamp};
 use crate::dialects::shared::extensions;
 use crate::dialects::shared::hidden_reasoning::NOTICE;
 use crate::dialects::{ReplyIdentity, ReplyWriter};
@@ -73,20 +72,22 @@ static GENERATE: LineForm = LineForm {
 };
 
 impl Writer {
-    pub(super) fn new(request: &Request, identity: &ReplyIdentity) -> Self {
-        let extra = request.extra.get(NAME);
-        let member = |name: &str| extra.and_then(|extra| extra.get(name));
-        let asked = member(ours::ASKED_MODEL).and_then(Value::as_str);
+    pub(super) fn new(
+        request: &Request,
+        session: &OllamaSession,
+        identity: &ReplyIdentity,
+    ) -> Self {
+        let model = session.tagged_model.as_deref().unwrap_or(identity.model(request));
         let mut head = String::from("{\"model\":\"");
-        escape(asked.unwrap_or(&request.model), &mut head);
+        escape(model, &mut head);
         head.push_str("\",\"created_at\":\"");
         head.push_str(&timestamp::write(identity.created));
         head.push_str("\",");
         Self {
             head: head.into_bytes(),
-            form: match member(ours::GENERATE) {
-                Some(_) => &GENERATE,
-                None => &CHAT,
+            form: match session.generates {
+                true => &GENERATE,
+                false => &CHAT,
             },
             blocks: Vec::new(),
             called: 0,

@@ -15,11 +15,10 @@ use throughline_canonical::{Delta, Effort, EndReason, Event, Fault, Loss, Lossy,
 use crate::dialects::profile::Profile;
 use crate::dialects::shared::key_header::bearer;
 use crate::dialects::shared::losses::lost_part;
-use crate::dialects::shared::members::remove_own;
 use crate::dialects::shared::openai_errors;
 use crate::dialects::{
-    ClientDialect, ModelCard, Models, Operation, Outgoing, ReplyIdentity, ReplyReader, ReplyWriter,
-    RequestParts, Target, UpstreamDialect,
+    Accepted, ClientDialect, ModelCard, Models, Operation, Outgoing, ReplyIdentity, ReplyReader,
+    ReplyWriter, RequestParts, Session, Target, UpstreamDialect,
 };
 
 mod client_reply;
@@ -61,16 +60,6 @@ const OPTIONS: &[&str] = &[
     "presence_penalty",
     "frequency_penalty",
 ];
-
-/// Members of `request.extra["ollama"]` that are for us, not for a provider.
-mod ours {
-    /// The request came to `/api/generate`; the client reads `response`.
-    pub(super) const GENERATE: &str = "throughline_generate";
-    /// The client's name of the model.
-    pub(super) const ASKED_MODEL: &str = "throughline_model";
-    /// The request only loads or unloads the model.
-    pub(super) const WAKES: &str = "throughline_wakes";
-}
 
 /// Paths of this dialect about models or the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,11 +104,6 @@ impl ClientDialect for Ollama {
         PATH_CHAT.to_owned()
     }
 
-    fn forget_own_members(&self, request: &mut Request) {
-        let own = [ours::GENERATE, ours::ASKED_MODEL, ours::WAKES];
-        remove_own(request, NAME, &own);
-    }
-
     fn default_thinking(&self) -> bool {
         true
     }
@@ -128,21 +112,12 @@ impl ClientDialect for Ollama {
         false
     }
 
-    fn immediate_end(&self, request: &Request) -> Option<EndReason> {
-        let word = request.extra.get(NAME)?.get(ours::WAKES)?.as_str()?;
-        Some(EndReason::Other(word.to_owned()))
+    fn read_request(&self, parts: &RequestParts<'_>) -> Result<Accepted, Fault> {
+        client_request::read(parts)
     }
 
-    fn stream_type(&self, _: &Request) -> &'static str {
-        "application/x-ndjson"
-    }
-
-    fn read_request(&self, asked: &RequestParts<'_>) -> Result<Lossy<Request>, Fault> {
-        client_request::read(asked)
-    }
-
-    fn reply_writer(&self, request: &Request, identity: &ReplyIdentity) -> Box<dyn ReplyWriter> {
-        Box::new(client_reply::Writer::new(request, identity))
+    fn session(&self) -> Box<dyn Session> {
+        Box::new(OllamaSession::default())
     }
 
     fn write_fault(&self, fault: &Fault, _: &str) -> (u16, Vec<u8>) {
@@ -160,6 +135,31 @@ impl ClientDialect for Ollama {
             }
             event => lost_part(event, NAME),
         }
+    }
+}
+
+/// What the reply has to know about a request.
+#[derive(Debug, Default)]
+struct OllamaSession {
+    /// The request came to `/api/generate`; the client reads `response`.
+    generates: bool,
+    /// The client's name of the model, if it has the default tag.
+    tagged_model: Option<String>,
+    /// The end of the reply to a request that only loads or unloads the model.
+    end: Option<&'static str>,
+}
+
+impl Session for OllamaSession {
+    fn reply_writer(&self, request: &Request, identity: &ReplyIdentity) -> Box<dyn ReplyWriter> {
+        Box::new(client_reply::Writer::new(request, self, identity))
+    }
+
+    fn stream_type(&self) -> &'static str {
+        "application/x-ndjson"
+    }
+
+    fn immediate_end(&self) -> Option<EndReason> {
+        self.end.map(|word| EndReason::Other(word.to_owned()))
     }
 }
 

@@ -16,11 +16,10 @@ use crate::dialects::profile::Profile;
 use crate::dialects::shared::custom_tools::CustomToolFormat;
 use crate::dialects::shared::key_header::bearer;
 use crate::dialects::shared::losses::lost_part;
-use crate::dialects::shared::members::remove_own;
 use crate::dialects::shared::{names, openai_errors, openai_models};
 use crate::dialects::{
-    ClientDialect, ModelCard, Models, Operation, Outgoing, Refusal, ReplyIdentity, ReplyReader,
-    ReplyWriter, RequestParts, Target, UpstreamDialect,
+    Accepted, ClientDialect, ModelCard, Models, Operation, Outgoing, Refusal, ReplyIdentity,
+    ReplyReader, ReplyWriter, RequestParts, Session, Target, UpstreamDialect,
 };
 
 mod annotations;
@@ -48,16 +47,6 @@ const PATH: &str = "/v1/chat/completions";
 /// The type of a custom call.
 const CUSTOM: &str = "custom";
 
-/// Members of `request.extra["openai_chat"]` that are for us, not for a provider.
-mod ours {
-    /// The members in which a reply carries reasoning as plain text.
-    pub(super) const REASONING_FIELDS: &str = "reasoning_fields";
-    /// The client uses `functions` and reads `function_call`.
-    pub(super) const LEGACY_FUNCTIONS: &str = "legacy_functions";
-    /// The client's stream options.
-    pub(super) const STREAM_OPTIONS: &str = "stream_options";
-}
-
 /// The dialect.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OpenAiChat;
@@ -65,11 +54,6 @@ pub struct OpenAiChat;
 impl ClientDialect for OpenAiChat {
     fn name(&self) -> &'static str {
         NAME
-    }
-
-    fn choose_reasoning_fields(&self, request: &mut Request, fields: &[String]) {
-        let extra = request.extra.entry(NAME.to_owned()).or_default();
-        extra.insert(ours::REASONING_FIELDS.to_owned(), fields.into());
     }
 
     fn operation(&self, path: &str) -> Option<Operation> {
@@ -98,21 +82,16 @@ impl ClientDialect for OpenAiChat {
         PATH.to_owned()
     }
 
-    fn forget_own_members(&self, request: &mut Request) {
-        let own = [ours::REASONING_FIELDS, ours::LEGACY_FUNCTIONS, ours::STREAM_OPTIONS];
-        remove_own(request, NAME, &own);
+    fn read_request(&self, parts: &RequestParts<'_>) -> Result<Accepted, Fault> {
+        client_request::read(parts.body)
     }
 
-    fn read_request(&self, asked: &RequestParts<'_>) -> Result<Lossy<Request>, Fault> {
-        client_request::read(asked.body)
+    fn session(&self) -> Box<dyn Session> {
+        Box::new(ChatSession::default())
     }
 
     fn free_text(&self) -> Option<&'static CustomToolFormat> {
         Some(&custom_tools::CALLS)
-    }
-
-    fn reply_writer(&self, request: &Request, identity: &ReplyIdentity) -> Box<dyn ReplyWriter> {
-        Box::new(client_reply::Writer::new(request, identity))
     }
 
     fn write_fault(&self, fault: &Fault, _: &str) -> (u16, Vec<u8>) {
@@ -125,6 +104,21 @@ impl ClientDialect for OpenAiChat {
 
     fn write_models(&self, models: Models<'_>, _: &str) -> Result<Value, Fault> {
         Ok(openai_models::write(models))
+    }
+}
+
+/// What the reply has to know about a request.
+#[derive(Clone, Copy, Debug, Default)]
+struct ChatSession {
+    /// The client wants token counts in a stream.
+    include_usage: bool,
+    /// The client uses `functions` and reads `function_call`.
+    legacy_functions: bool,
+}
+
+impl Session for ChatSession {
+    fn reply_writer(&self, request: &Request, identity: &ReplyIdentity) -> Box<dyn ReplyWriter> {
+        Box::new(client_reply::Writer::new(request, *self, identity))
     }
 }
 

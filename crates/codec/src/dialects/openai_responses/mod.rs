@@ -23,18 +23,18 @@ mod tests;
 mod upstream_reply;
 mod upstream_request;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 use throughline_canonical::{Fault, Lossy, Request};
 
 use super::passthrough::Passthrough;
 use crate::dialects::profile::Profile;
 use crate::dialects::shared::custom_tools::CustomToolFormat;
 use crate::dialects::shared::key_header::bearer;
-use crate::dialects::shared::members::{keep_only, read_count, remove_own};
+use crate::dialects::shared::members::{keep_only, read_count};
 use crate::dialects::shared::{names, openai_models};
 use crate::dialects::{
-    ClientDialect, ModelCard, Models, Operation, Outgoing, Refusal, ReplyIdentity, ReplyReader,
-    ReplyWriter, RequestParts, Target, UpstreamDialect,
+    Accepted, ClientDialect, ModelCard, Models, Operation, Outgoing, Refusal, ReplyIdentity,
+    ReplyReader, ReplyWriter, RequestParts, Session, Target, UpstreamDialect,
 };
 
 /// The dialect's name.
@@ -82,22 +82,17 @@ impl ClientDialect for OpenAiResponses {
         PATH.to_owned()
     }
 
-    fn forget_own_members(&self, request: &mut Request) {
-        // We always ask providers for these, and never store anything there.
-        let own = ["include", "store", "stream_options", state::KEPT];
-        remove_own(request, NAME, &own);
+    fn read_request(&self, parts: &RequestParts<'_>) -> Result<Accepted, Fault> {
+        let (read, store) = client_request::read(parts.body)?;
+        Ok(Accepted::new(read, store))
     }
 
-    fn read_request(&self, asked: &RequestParts<'_>) -> Result<Lossy<Request>, Fault> {
-        client_request::read(asked.body)
+    fn session(&self) -> Box<dyn Session> {
+        Box::new(StoreMembers::default())
     }
 
     fn free_text(&self) -> Option<&'static CustomToolFormat> {
         Some(&custom_tools::CALLS)
-    }
-
-    fn reply_writer(&self, request: &Request, identity: &ReplyIdentity) -> Box<dyn ReplyWriter> {
-        Box::new(client_reply::Writer::new(request, identity))
     }
 
     fn write_fault(&self, fault: &Fault, _: &str) -> (u16, Vec<u8>) {
@@ -114,6 +109,16 @@ impl ClientDialect for OpenAiResponses {
 
     fn write_count(&self, tokens: u64) -> Vec<u8> {
         format!("{{\"object\":\"response.input_tokens\",\"input_tokens\":{tokens}}}").into_bytes()
+    }
+}
+
+/// Members of a response that the conversation store decides.
+#[derive(Debug, Default)]
+struct StoreMembers(Map<String, Value>);
+
+impl Session for StoreMembers {
+    fn reply_writer(&self, request: &Request, identity: &ReplyIdentity) -> Box<dyn ReplyWriter> {
+        Box::new(client_reply::Writer::new(request, self, identity))
     }
 }
 

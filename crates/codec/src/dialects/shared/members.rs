@@ -1,17 +1,6 @@
-//! Members of JSON bodies and of `Request::extra`.
+//! Members of JSON bodies.
 
 use serde_json::{Map, Value};
-use throughline_canonical::Request;
-
-/// Removes members of a dialect from `Request::extra`.
-pub(crate) fn remove_own(request: &mut Request, dialect: &str, members: &[&str]) {
-    if let Some(extra) = request.extra.get_mut(dialect) {
-        extra.retain(|name, _| !members.contains(&name.as_str()));
-        if extra.is_empty() {
-            request.extra.remove(dialect);
-        }
-    }
-}
 
 /// Reduces a body to the wanted members and keeps their order.
 pub(crate) fn keep_only(body: &[u8], wanted: &[&str]) -> Vec<u8> {

@@ -4,12 +4,13 @@
 //! - `client_request` reads a front end's request, `client_reply` writes the chunks of the reply;
 //! - `metadata`: values in `providerMetadata`, both ways.
 
-use throughline_canonical::{Event, Fault, Loss, Lossy, Request};
+use throughline_canonical::{Event, Fault, Loss, Request};
 
 use crate::dialects::shared::fault_status;
 use crate::dialects::shared::losses::lost_part;
-use crate::dialects::shared::members::remove_own;
-use crate::dialects::{ClientDialect, Operation, ReplyIdentity, ReplyWriter, RequestParts};
+use crate::dialects::{
+    Accepted, ClientDialect, Operation, ReplyIdentity, ReplyWriter, RequestParts, Session,
+};
 
 mod client_reply;
 mod client_request;
@@ -22,9 +23,6 @@ mod tests;
 pub const NAME: &str = "ui_stream";
 
 const PATH: &str = "/ui/chat";
-
-/// Member of `request.extra["ui_stream"]`: the id of the message that the reply continues.
-const MESSAGE_ID: &str = "message_id";
 
 /// Whether a path resumes a running reply.
 pub fn resumes(path: &str) -> bool {
@@ -52,10 +50,6 @@ impl ClientDialect for UiStream {
         PATH.to_owned()
     }
 
-    fn forget_own_members(&self, request: &mut Request) {
-        remove_own(request, NAME, &[MESSAGE_ID]);
-    }
-
     fn stream_headers(&self) -> &'static [(&'static str, &'static str)] {
         &[
             ("x-vercel-ai-ui-message-stream", "v1"),
@@ -64,8 +58,12 @@ impl ClientDialect for UiStream {
         ]
     }
 
-    fn read_request(&self, asked: &RequestParts<'_>) -> Result<Lossy<Request>, Fault> {
-        client_request::read(asked.body)
+    fn read_request(&self, parts: &RequestParts<'_>) -> Result<Accepted, Fault> {
+        client_request::read(parts.body)
+    }
+
+    fn session(&self) -> Box<dyn Session> {
+        Box::new(ContinuedMessage(None))
     }
 
     fn loss_of(&self, event: &Event<'_>) -> Option<Loss> {
@@ -79,10 +77,6 @@ impl ClientDialect for UiStream {
         true
     }
 
-    fn reply_writer(&self, request: &Request, identity: &ReplyIdentity) -> Box<dyn ReplyWriter> {
-        Box::new(client_reply::Writer::new(request, identity))
-    }
-
     /// The message only: clients show the body of an error to the user.
     fn write_fault(&self, fault: &Fault, _: &str) -> (u16, Vec<u8>) {
         (fault_status::status(fault.kind), fault.message.clone().into_bytes())
@@ -90,5 +84,15 @@ impl ClientDialect for UiStream {
 
     fn fault_type(&self) -> &'static str {
         "text/plain; charset=utf-8"
+    }
+}
+
+/// The id of the message that the reply continues, if it continues one.
+#[derive(Debug)]
+struct ContinuedMessage(Option<String>);
+
+impl Session for ContinuedMessage {
+    fn reply_writer(&self, request: &Request, identity: &ReplyIdentity) -> Box<dyn ReplyWriter> {
+        Box::new(client_reply::Writer::new(request, self.0.clone(), identity))
     }
 }

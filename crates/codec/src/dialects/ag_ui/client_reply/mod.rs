@@ -77,11 +77,11 @@ enum BlockKind {
 }
 
 impl Writer {
-    pub(super) fn new(request: &Request, identity: &ReplyIdentity) -> Self {
+    pub(super) fn new(run: Run, request: &Request, identity: &ReplyIdentity) -> Self {
         Self {
-            run: Run::of(request, identity),
+            run,
             identity: identity.id.clone(),
-            model: request.model.clone(),
+            model: identity.model(request).to_owned(),
             hidden: request.thinking.show == Some(Show::Hidden),
             open: Vec::new(),
             messages: 0,

@@ -1,15 +1,15 @@
 //! Reads the input of a run: the conversation, tools and settings.
 
 use serde_json::{Map, Value};
-use throughline_canonical::{Fault, Loss, Lossy, Request, Tool};
+use throughline_canonical::{Fault, Loss, Request, Tool};
 
 use self::messages::{Conversation, filled};
 use super::run::{ReasoningForm, Run};
-use super::{interrupts, pinned};
-use crate::dialects::RequestParts;
+use super::{RunSession, interrupts, pinned};
 use crate::dialects::shared::fields::string;
 use crate::dialects::shared::frontend_settings;
 use crate::dialects::shared::thinking_options::read_thinking;
+use crate::dialects::{Accepted, RequestParts};
 use crate::json::{Node, read_object};
 
 mod content;
@@ -41,7 +41,7 @@ const KNOWN: [&str; 10] = [
 ];
 
 /// Reads a request.
-pub(super) fn read(asked: &RequestParts<'_>) -> Result<Lossy<Request>, Fault> {
+pub(super) fn read(asked: &RequestParts<'_>) -> Result<Accepted, Fault> {
     let body = read_object(asked.body)?;
     let root = Node::root(&body);
     let protocol = string(&root, "protocolVersion")?;
@@ -88,8 +88,8 @@ pub(super) fn read(asked: &RequestParts<'_>) -> Result<Lossy<Request>, Fault> {
     }
     request.system = conversation.system;
     request.messages = conversation.messages;
-    run.keep(&mut request);
-    Ok(Lossy { value: request, losses: conversation.losses })
+    let session = Box::new(RunSession(Some(run)));
+    Ok(Accepted { request, losses: conversation.losses, session })
 }
 
 /// The kind of reasoning events: from the query, else from the age of the client.

@@ -4,10 +4,10 @@
 //! - `rules`: the checks of clients; `reducer`: the messages that clients build from a run.
 
 use serde_json::{Value, json};
-use throughline_canonical::{Event, Fault, Lossy, Request};
+use throughline_canonical::{Event, Fault};
 
 use super::AgUi;
-use crate::dialects::{ClientDialect, ReplyIdentity, ReplyWriter, RequestParts};
+use crate::dialects::{Accepted, ClientDialect, ReplyIdentity, ReplyWriter, RequestParts};
 
 mod random_runs;
 mod reducer;
@@ -17,7 +17,7 @@ mod resumed;
 mod rules;
 
 fn identity() -> ReplyIdentity {
-    ReplyIdentity { id: "abc".to_owned(), created: 1_800_000_000 }
+    ReplyIdentity::new("abc", 1_800_000_000)
 }
 
 /// A run with these messages, of a client of version 1.0.
@@ -34,21 +34,21 @@ fn asked(more: &Value) -> Value {
     body
 }
 
-fn read_at(path: &str, query: &str, body: &Value) -> Result<Lossy<Request>, Fault> {
+fn read_at(path: &str, query: &str, body: &Value) -> Result<Accepted, Fault> {
     AgUi.read_request(&RequestParts { path, query, body: body.to_string().as_bytes() })
 }
 
-fn read(body: &Value) -> Lossy<Request> {
+fn read(body: &Value) -> Accepted {
     read_at("/ag-ui", "", body).unwrap_or_else(|fault| panic!("{fault}: {body}"))
 }
 
-fn writer(request: &Request) -> Box<dyn ReplyWriter> {
-    AgUi.reply_writer(request, &identity())
+fn writer(accepted: &Accepted) -> Box<dyn ReplyWriter> {
+    accepted.reply_writer(&identity())
 }
 
 /// The stream of a run.
-fn written(request: &Request, events: &[Event<'_>]) -> String {
-    let mut writer = writer(request);
+fn written(accepted: &Accepted, events: &[Event<'_>]) -> String {
+    let mut writer = writer(accepted);
     let mut out = Vec::new();
     for event in events {
         writer.push(event, &mut out);

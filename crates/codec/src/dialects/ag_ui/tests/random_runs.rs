@@ -174,7 +174,7 @@ impl Plan {
 
     /// The stream of a run, cut before `cut` by a fault or by nothing.
     fn stream(&self, asked: &Value, query: &str, cut: Option<(usize, bool)>) -> String {
-        let request = read_at("/ag-ui", query, asked).unwrap().value;
+        let accepted = read_at("/ag-ui", query, asked).unwrap();
         let mut events = self.events();
         if let Some((at, failed)) = cut {
             events.truncate(at % events.len());
@@ -184,7 +184,7 @@ impl Plan {
             let reason = if failed { EndReason::Failed } else { EndReason::Cut };
             events.push(Event::Ended { reason });
         }
-        let mut writer = writer(&request);
+        let mut writer = writer(&accepted);
         let mut out = Vec::new();
         for (at, event) in events.iter().enumerate() {
             for pause in self.pauses.iter().filter(|pause| **pause == at) {
@@ -275,7 +275,7 @@ proptest! {
         list.extend(calls);
         list.push(json!({"id": "next", "role": "user", "content": "Go on."}));
         let read = read(&body(&sent));
-        let turns = &read.value.messages;
+        let turns = &read.request.messages;
         prop_assert!(read.losses.is_empty());
         if content.is_empty() {
             prop_assert_eq!(turns.len(), 2);
@@ -309,8 +309,8 @@ proptest! {
     /// A whole reply is written as its stream.
     #[test]
     fn a_whole_reply_is_a_valid_run(plan in plan()) {
-        let request = read(&asked(&json!({}))).value;
-        let whole = writer(&request).whole(&plan.folded());
+        let accepted = read(&asked(&json!({})));
+        let whole = writer(&accepted).whole(&plan.folded());
         let whole = String::from_utf8(whole).unwrap();
         check(Age::Modern, &whole).map_err(TestCaseError::fail)?;
     }

@@ -57,8 +57,8 @@ fn old() -> Value {
 
 #[test]
 fn a_run_keeps_the_ids_of_its_request() {
-    let request = read(&asked(&json!({"parentRunId": "r0"}))).value;
-    let events = check(Age::Modern, &written(&request, &ended(EndReason::Stop))).unwrap();
+    let accepted = read(&asked(&json!({"parentRunId": "r0"})));
+    let events = check(Age::Modern, &written(&accepted, &ended(EndReason::Stop))).unwrap();
     let expected = [
         json!({"type": "RUN_STARTED", "threadId": "t1", "runId": "r1", "protocolVersion": "1.0", "parentRunId": "r0"}),
         json!({
@@ -72,9 +72,9 @@ fn a_run_keeps_the_ids_of_its_request() {
 /// Covers: S2-11, S2-12
 #[test]
 fn reasoning_and_text_are_separate_messages_with_stable_ids() {
-    let request = read(&asked(&json!({}))).value;
+    let accepted = read(&asked(&json!({})));
     let said = [thinking(0, "Hm.", "s"), text(1, "Yes."), ended(EndReason::Stop)].concat();
-    let events = check(Age::Modern, &written(&request, &said)).unwrap();
+    let events = check(Age::Modern, &written(&accepted, &said)).unwrap();
     assert_eq!(
         kinds(&events),
         [
@@ -107,12 +107,12 @@ fn reasoning_and_text_are_separate_messages_with_stable_ids() {
 /// Covers: S2-2, S2-5, S2-6, S2-7, S2-8, C-25
 #[test]
 fn a_call_streams_under_its_id() {
-    let request = read(&asked(&json!({}))).value;
+    let accepted = read(&asked(&json!({})));
     let start = BlockStart::ToolCall { id: "c\"1".into(), name: "f".into() };
     let deltas = ["", "{\"a\"", ":1}"].map(|piece| Delta::ToolArguments(piece.into()));
     let call = block(0, start, deltas.to_vec());
     let said = [call, ended(EndReason::ToolCalls)].concat();
-    let events = check(Age::Modern, &written(&request, &said)).unwrap();
+    let events = check(Age::Modern, &written(&accepted, &said)).unwrap();
     let about = |kind: &str| json!({"type": kind, "toolCallId": "c\"1"});
     let with = |kind: &str, members: Value| {
         let mut event = about(kind);
@@ -134,7 +134,7 @@ fn a_call_streams_under_its_id() {
 fn older_clients_get_old_events_and_a_notice_for_hidden_reasoning() {
     let said =
         [redacted(0), thinking(1, "Hm.", "s"), text(2, "Yes."), ended(EndReason::Stop)].concat();
-    let stream = written(&read(&old()).value, &said);
+    let stream = written(&read(&old()), &said);
     let events = check(Age::Old, &stream).unwrap();
     assert_eq!(
         kinds(&events),
@@ -161,7 +161,7 @@ fn older_clients_get_old_events_and_a_notice_for_hidden_reasoning() {
     let mut body = old();
     let messages = body["messages"].as_array_mut().unwrap();
     messages.push(json!({"id": "r", "role": "reasoning", "content": NOTICE}));
-    assert_eq!(read(&body).value.messages.len(), 1);
+    assert_eq!(read(&body).request.messages.len(), 1);
 }
 
 #[test]
@@ -175,7 +175,7 @@ fn the_query_selects_the_form_of_reasoning() {
         (old(), "reasoning=thinking", Some("THINKING_START")),
         (old(), "reasoning=none", None),
     ] {
-        let stream = written(&read_at("/ag-ui", query, &body).unwrap().value, &said);
+        let stream = written(&read_at("/ag-ui", query, &body).unwrap(), &said);
         for kind in ["REASONING_START", "THINKING_START"] {
             assert_eq!(stream.contains(kind), word == Some(kind), "{query}: {stream}");
         }
@@ -186,7 +186,7 @@ fn the_query_selects_the_form_of_reasoning() {
 fn hidden_reasoning_keeps_its_encrypted_value() {
     let hidden = json!({"thinking": {"type": "enabled", "display": "omitted"}});
     let said = [thinking(0, "Hm.", "s"), ended(EndReason::Stop)].concat();
-    let stream = written(&read(&asked(&hidden)).value, &said);
+    let stream = written(&read(&asked(&hidden)), &said);
     check(Age::Modern, &stream).unwrap();
     assert!(!stream.contains("Hm."), "{stream}");
     assert!(stream.contains("\"encryptedValue\":\"s\""), "{stream}");
@@ -195,8 +195,8 @@ fn hidden_reasoning_keeps_its_encrypted_value() {
 /// Covers: S2-47
 #[test]
 fn silence_is_reported_as_an_activity() {
-    let request = read(&asked(&json!({}))).value;
-    let mut writer = writer(&request);
+    let accepted = read(&asked(&json!({})));
+    let mut writer = writer(&accepted);
     let mut out = Vec::new();
     writer.wait(Duration::from_secs(15), &mut out);
     writer.wait(Duration::from_secs(30), &mut out);
@@ -235,8 +235,8 @@ fn silence_is_reported_as_an_activity() {
 
 #[test]
 fn older_clients_get_a_comment_as_keep_alive() {
-    let request = read(&old()).value;
-    let mut writer = writer(&request);
+    let accepted = read(&old());
+    let mut writer = writer(&accepted);
     let mut out = Vec::new();
     writer.wait(Duration::from_secs(15), &mut out);
     assert_eq!(out, b": keep-alive\n\n");
@@ -246,14 +246,14 @@ fn older_clients_get_a_comment_as_keep_alive() {
 fn state_and_messages_are_sent_on_request() {
     let mut body = asked(&json!({"state": {"row": null}, "forwardedProps": {"snapshots": true}}));
     body["messages"][0]["name"] = Value::Null;
-    let events = check(Age::Modern, &written(&read(&body).value, &ended(EndReason::Stop))).unwrap();
+    let events = check(Age::Modern, &written(&read(&body), &ended(EndReason::Stop))).unwrap();
     let expected = [
         json!({"type": "STATE_SNAPSHOT", "snapshot": {"row": null}}),
         json!({"type": "MESSAGES_SNAPSHOT", "messages": [{"id": "u", "role": "user", "content": "Hi."}]}),
     ];
     assert_eq!(events[1..3], expected);
     body["forwardedProps"] = json!({});
-    let events = check(Age::Modern, &written(&read(&body).value, &ended(EndReason::Stop))).unwrap();
+    let events = check(Age::Modern, &written(&read(&body), &ended(EndReason::Stop))).unwrap();
     assert_eq!(kinds(&events), ["RUN_STARTED", "RUN_FINISHED"]);
 }
 
@@ -269,7 +269,7 @@ fn the_result_of_a_run_has_its_end_reason() {
         (EndReason::Other("compaction".to_owned()), "compaction"),
     ] {
         for (age, body) in [(Age::Modern, asked(&json!({}))), (Age::Old, old())] {
-            let stream = written(&read(&body).value, &ended(reason.clone()));
+            let stream = written(&read(&body), &ended(reason.clone()));
             let events = check(age, &stream).unwrap();
             assert_eq!(events[1]["result"]["finishReason"], word);
         }
@@ -296,8 +296,8 @@ fn a_cut_call_is_not_pending() {
             said.truncate(said.len() - usize::from(!closed));
             said.push(Event::Usage(Usage::default()));
             said.extend(ended(reason.clone()));
-            let request = read(&asked(&json!({"tools": tools}))).value;
-            let events = check(Age::Modern, &written(&request, &said)).unwrap();
+            let accepted = read(&asked(&json!({"tools": tools})));
+            let events = check(Age::Modern, &written(&accepted, &said)).unwrap();
             let outcome = &events.last().unwrap()["outcome"];
             let expected = json!({"type": "success", "pendingToolCallIds": ["c0"]});
             assert_eq!(*outcome, expected, "{name} {half} {reason:?}");
@@ -316,7 +316,7 @@ fn a_call_with_broken_arguments_is_pending() {
     let start = BlockStart::ToolCall { id: "c".into(), name: "f".into() };
     let call = block(0, start, vec![Delta::ToolArguments("{".into())]);
     let said = [call, ended(EndReason::ToolCalls)].concat();
-    let events = check(Age::Modern, &written(&read(&asked(&json!({}))).value, &said)).unwrap();
+    let events = check(Age::Modern, &written(&read(&asked(&json!({}))), &said)).unwrap();
     let outcome = &events.last().unwrap()["outcome"];
     assert_eq!(outcome["pendingToolCallIds"], json!(["c"]));
 }
@@ -332,7 +332,7 @@ fn a_refusal_has_its_explanation() {
     assert_eq!(AgUi.loss_of(&explained), None);
     let said = [vec![explained], ended(EndReason::Refusal)].concat();
     for (age, body) in [(Age::Modern, asked(&json!({}))), (Age::Old, old())] {
-        let events = check(age, &written(&read(&body).value, &said)).unwrap();
+        let events = check(age, &written(&read(&body), &said)).unwrap();
         let expected = json!({
             "finishReason": "refusal", "sequence": "END", "category": "cyber",
             "explanation": "It may do harm.",
@@ -355,7 +355,7 @@ fn usage_has_totals_and_details_under_the_requested_model() {
     for (asked_for, expected) in
         [(json!({"model": "asked-for"}), "asked-for"), (json!({}), "theirs")]
     {
-        let stream = written(&read(&asked(&asked_for)).value, &said);
+        let stream = written(&read(&asked(&asked_for)), &said);
         let events = check(Age::Modern, &stream).unwrap();
         let most = (1_u64 << 53) - 1;
         let expected = json!([{
@@ -389,7 +389,7 @@ fn an_error_ends_the_run_and_nothing_follows() {
             json!({"type": "RUN_ERROR", "message": "slow down", "code": "rate_limited"}),
         ),
     ] {
-        let events = check(age, &written(&read(&body).value, &said)).unwrap();
+        let events = check(age, &written(&read(&body), &said)).unwrap();
         assert_eq!(*events.last().unwrap(), expected);
     }
     let (status, body) = AgUi.write_fault(&fault, "");

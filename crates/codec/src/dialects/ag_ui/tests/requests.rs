@@ -21,10 +21,7 @@ fn only_own_paths_are_operations() {
 }
 
 #[test]
-fn own_members_are_removed_before_sending() {
-    use crate::dialects::ClientDialect;
-    let mut request = read(&asked(&json!({"state": {"row": 7}}))).value;
-    assert!(!request.extra.is_empty());
-    super::AgUi.forget_own_members(&mut request);
-    assert!(request.extra.is_empty());
+fn state_of_a_run_is_not_sent_to_providers() {
+    let accepted = read(&asked(&json!({"state": {"row": 7}})));
+    assert!(accepted.request.extra.is_empty());
 }

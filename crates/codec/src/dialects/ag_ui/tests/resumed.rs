@@ -34,7 +34,7 @@ fn calls(names: &[&'static str]) -> Vec<Event<'static>> {
 
 /// The events of a run whose model makes these calls, and the client's messages after it.
 fn run(asked: &Value, names: &[&'static str]) -> (Vec<Value>, Messages) {
-    let events = check(Age::Modern, &written(&read(asked).value, &calls(names))).unwrap();
+    let events = check(Age::Modern, &written(&read(asked), &calls(names))).unwrap();
     let mut messages = Messages::new(asked["messages"].as_array().unwrap().clone());
     messages.take(&events).unwrap();
     (events, messages)
@@ -76,7 +76,7 @@ fn calls_without_approval_are_pending() {
 fn older_clients_get_no_interrupts() {
     let mut old = asked(&json!({"tools": tools()}));
     old.as_object_mut().unwrap().remove("protocolVersion");
-    let stream = written(&read(&old).value, &calls(&["drop"]));
+    let stream = written(&read(&old), &calls(&["drop"]));
     let events = check(Age::Old, &stream).unwrap();
     assert_eq!(events.last().unwrap()["outcome"], Value::Null);
     // They need not send an answer either.
@@ -116,20 +116,20 @@ fn an_answer_becomes_a_tool_result_for_model_and_client() {
     for (mut entry, content, is_error) in rows {
         let (_, mut messages) = run(&asked(&json!({"tools": tools()})), &["drop"]);
         entry["interruptId"] = "approval_c0".into();
-        let request = read(&next(&messages, &json!([entry]))).value;
+        let accepted = read(&next(&messages, &json!([entry])));
         let result = Block::ToolResult {
             id: "c0".to_owned(),
             name: None,
             content: vec![Block::text(content)],
             is_error,
         };
-        assert_eq!(request.messages.last().unwrap().content, [result]);
+        assert_eq!(accepted.request.messages.last().unwrap().content, [result]);
         // The next run of this client includes the result.
         let ended = [Event::Ended { reason: EndReason::Stop }];
-        let events = check(Age::Modern, &written(&request, &ended)).unwrap();
+        let events = check(Age::Modern, &written(&accepted, &ended)).unwrap();
         assert_eq!(events[1]["type"], "TOOL_CALL_RESULT");
         messages.take(&events).unwrap();
-        let last = read(&next(&messages, &Value::Null)).value.messages.pop().unwrap();
+        let last = read(&next(&messages, &Value::Null)).request.messages.pop().unwrap();
         assert!(matches!(&last.content[..], [Block::ToolResult { id, .. }] if id == "c0"));
     }
 }
@@ -141,11 +141,11 @@ fn a_result_of_the_client_replaces_the_answer() {
     let mut body = next(&messages, &resume);
     let result = json!({"id": "t", "role": "tool", "toolCallId": "c0", "content": "gone"});
     body["messages"].as_array_mut().unwrap().push(result);
-    let request = read(&body).value;
-    let results = request.messages.iter().flat_map(|message| &message.content);
+    let accepted = read(&body);
+    let results = accepted.request.messages.iter().flat_map(|message| &message.content);
     let results = results.filter(|block| matches!(block, Block::ToolResult { .. }));
     assert_eq!(results.count(), 1);
-    let stream = written(&request, &calls(&[]));
+    let stream = written(&accepted, &calls(&[]));
     assert!(!stream.contains("TOOL_CALL_RESULT"), "{stream}");
 }
 
@@ -164,10 +164,10 @@ fn results_follow_their_calls() {
         json!({"id": "u2", "role": "user", "content": "And?"}),
     ];
     body["messages"].as_array_mut().unwrap().extend(later);
-    let request = read(&body).value;
-    let roles: Vec<Role> = request.messages.iter().map(|message| message.role).collect();
+    let accepted = read(&body);
+    let roles: Vec<Role> = accepted.request.messages.iter().map(|message| message.role).collect();
     assert_eq!(roles, [Role::User, Role::Assistant, Role::User, Role::User]);
-    let ids: Vec<&str> = request.messages[2]
+    let ids: Vec<&str> = accepted.request.messages[2]
         .content
         .iter()
         .filter_map(|block| match block {

@@ -54,7 +54,7 @@ pub fn changes(before: &Request, after: &Request) -> Vec<Change> {
 
 /// The members as the request writer writes them.
 fn written(request: &Request) -> Vec<Option<Vec<u8>>> {
-    let target = Target { model: "", variant: "" };
+    let target = Target::new("", "");
     let body = upstream_request::write(request, &target).value.body;
     let mut values = vec![None; SETTINGS.len()];
     let checked = each_member(&body, 0, |key, _, span| {

@@ -17,13 +17,15 @@ use throughline_canonical::{Event, Fault, Fold, Lossy, Reply, Request};
 
 use super::Anthropic;
 use crate::dialects::{
-    ClientDialect, Outgoing, ReplyIdentity, RequestParts, Target, UpstreamDialect,
+    Accepted, ClientDialect, Outgoing, ReplyIdentity, RequestParts, Target, UpstreamDialect,
 };
 
-const TARGET: Target<'static> = Target { model: "claude-x", variant: "" };
+const TARGET: Target<'static> = Target::new("claude-x", "");
 
 fn read_request(body: &[u8]) -> Result<Lossy<Request>, Fault> {
-    Anthropic.read_request(&RequestParts { path: "/v1/messages", query: "", body })
+    let Accepted { request, losses, .. } =
+        Anthropic.read_request(&RequestParts { path: "/v1/messages", query: "", body })?;
+    Ok(Lossy { value: request, losses })
 }
 
 fn write_request(request: &Request) -> Lossy<Outgoing> {
@@ -31,13 +33,13 @@ fn write_request(request: &Request) -> Lossy<Outgoing> {
 }
 
 fn identity() -> ReplyIdentity {
-    ReplyIdentity { id: "01abc".to_owned(), created: 1_800_000_000 }
+    ReplyIdentity::new("01abc", 1_800_000_000)
 }
 
 /// The stream of these events for a client that asked for model `asked-for`.
 fn streamed(events: &[Event<'_>]) -> String {
     let request = Request { model: "asked-for".to_owned(), ..Request::default() };
-    let mut writer = Anthropic.reply_writer(&request, &identity());
+    let mut writer = Anthropic.session().reply_writer(&request, &identity());
     let mut out = Vec::new();
     for event in events {
         writer.push(event, &mut out);
@@ -48,7 +50,7 @@ fn streamed(events: &[Event<'_>]) -> String {
 /// The whole reply for a client that asked for model `asked-for`.
 fn whole(reply: &Reply) -> Value {
     let request = Request { model: "asked-for".to_owned(), ..Request::default() };
-    let bytes = Anthropic.reply_writer(&request, &identity()).whole(reply);
+    let bytes = Anthropic.session().reply_writer(&request, &identity()).whole(reply);
     serde_json::from_slice(&bytes).unwrap()
 }
 

@@ -288,7 +288,7 @@ fn a_fault_ends_the_stream_with_an_error() {
 
 #[test]
 fn keep_alive_is_written_until_the_end() {
-    let mut writer = Anthropic.reply_writer(&Default::default(), &identity());
+    let mut writer = Anthropic.session().reply_writer(&Default::default(), &identity());
     let mut out = Vec::new();
     writer.keep_alive(&mut out);
     assert_eq!(out, PING);

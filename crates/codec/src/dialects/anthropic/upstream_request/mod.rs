@@ -43,7 +43,7 @@ pub(super) fn write(request: &Request, target: &Target<'_>) -> Lossy<Outgoing> {
     let mut writing = RequestWriter {
         losses: Vec::new(),
         betas: Vec::new(),
-        unsigned: target.variant == UNSIGNED,
+        unsigned: target.takes_unsigned || target.variant == UNSIGNED,
     };
     let nothing = Map::new();
     let extra = request.extra.get(NAME).unwrap_or(&nothing);

@@ -1,13 +1,14 @@
 //! Reads a client's request. Unknown members are kept in `extra` or reported as a loss.
 
 use serde_json::{Map, Value};
-use throughline_canonical::{Fault, Loss, Lossy, Message, Request, Role};
+use throughline_canonical::{Fault, Loss, Message, Request, Role};
 
 use self::parts::Parts;
+use super::NAME;
 use super::address::{self, Method};
+use super::client_reply::Framing;
 use super::names::{member, need, others};
-use super::{EXTRA_FRAMING, EXTRA_METHOD, NAME};
-use crate::dialects::RequestParts;
+use crate::dialects::{Accepted, RequestParts};
 use crate::json::{Node, read_object};
 
 pub mod parts;
@@ -15,7 +16,7 @@ pub mod schema;
 pub mod settings;
 
 /// Reads a request.
-pub fn read(asked: &RequestParts<'_>) -> Result<Lossy<Request>, Fault> {
+pub fn read(asked: &RequestParts<'_>) -> Result<Accepted, Fault> {
     let (model, method) = address::read(asked.path)?;
     let body = read_object(asked.body)?;
     let root = Node::root(&body);
@@ -26,23 +27,18 @@ pub fn read(asked: &RequestParts<'_>) -> Result<Lossy<Request>, Fault> {
     };
     let mut request = Request { model, stream: method == Method::Stream, ..Request::default() };
     let mut losses = Vec::new();
-    let mut extra = match &inner {
+    let extra = match &inner {
         Some(inner) => read_body(inner, &mut request, &mut losses)?,
         None => read_body(&root, &mut request, &mut losses)?,
     };
-    match method {
-        Method::Count => {
-            extra.insert(EXTRA_METHOD.to_owned(), Method::Count.word().into());
-        }
-        Method::Stream if !address::wants_events(asked.query) => {
-            extra.insert(EXTRA_FRAMING.to_owned(), "json".into());
-        }
-        Method::Stream | Method::Generate => {}
-    }
     if !extra.is_empty() {
         request.extra.insert(NAME.to_owned(), extra);
     }
-    Ok(Lossy { value: request, losses })
+    let framing = match method {
+        Method::Stream if !address::wants_events(asked.query) => Framing::List { begun: false },
+        _ => Framing::Events,
+    };
+    Ok(Accepted { request, losses, session: Box::new(framing) })
 }
 
 /// Reads a body into the request. Returns the unknown members.
@@ -61,8 +57,9 @@ fn read_body(
         "generateContentRequest",
     ];
     body.object()?;
-    for ours in [EXTRA_FRAMING, EXTRA_METHOD] {
-        if let Some(found) = body.get(ours) {
+    // Parts of the address, not of the body.
+    for name in ["alt", "method"] {
+        if let Some(found) = body.get(name) {
             return Err(found.refuse("is no member of a request"));
         }
     }

@@ -29,7 +29,8 @@ fn a_refusal_keeps_its_category_and_explanation() {
         assert_eq!(read.details, details, "{said}");
         assert_eq!(whole.details, details, "{said}");
         if read.reason == Some(EndReason::Refusal) {
-            let written = Gemini.reply_writer(&Request::default(), &identity()).whole(&read);
+            let written =
+                Gemini.session().reply_writer(&Request::default(), &identity()).whole(&read);
             let (_, again) = events(false, "", &[&written]);
             assert_eq!(again.details, details, "{said}");
         }

@@ -317,11 +317,10 @@ fn tight(arguments: &str) -> String {
 }
 
 fn again(written: &Outgoing) -> Result<Lossy<Request>, Fault> {
-    Gemini.read_request(&RequestParts {
-        path: &written.path,
-        query: &written.query,
-        body: &written.body,
-    })
+    let Outgoing { path, query, body, .. } = written;
+    let Accepted { request, losses, .. } =
+        Gemini.read_request(&RequestParts { path, query, body })?;
+    Ok(Lossy { value: request, losses })
 }
 
 /// The events of a reply of these blocks, each in pieces, and the reply.
@@ -435,12 +434,9 @@ proptest! {
             .into_iter()
             .filter(|block| !matches!(block, Block::Redacted { .. } | Block::Refusal { .. }))
             .collect();
-        let mut request = Request { model: "my-model".to_owned(), ..Request::default() };
-        if list {
-            request.extra = serde_json::from_value(json!({"gemini": {"alt": "json"}})).unwrap();
-        }
+        let framing = if list { LIST } else { Framing::Events };
         let events = events_of(&content, usage, &reason, cut);
-        let bytes = streamed(&request, &events);
+        let bytes = streamed(framing, &events);
         let (_, read) = super::events(true, "", &[&bytes]);
         let calls = content.iter().any(|block| matches!(block, Block::ToolCall { .. }));
         let expected = |content: Vec<Block>| Reply {
@@ -478,7 +474,7 @@ proptest! {
         });
         prop_assert_eq!(fold(read), expected(apart.collect()));
         let whole = Reply { content: content.clone(), usage, reason: Some(reason.clone()), ..Reply::default() };
-        let bytes = Gemini.reply_writer(&request, &identity()).whole(&whole);
+        let bytes = writer(framing).whole(&whole);
         let (_, read) = super::events(false, "", &[&bytes]);
         prop_assert_eq!(fold(read), expected(content));
     }

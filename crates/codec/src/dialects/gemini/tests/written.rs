@@ -7,15 +7,6 @@ use throughline_canonical::{Block, BlockStart, Delta, EndReason, FaultKind, Usag
 
 use super::*;
 
-fn asked(framing: Option<&str>) -> Request {
-    let mut request = Request { model: "my-model".to_owned(), ..Request::default() };
-    if let Some(framing) = framing {
-        let extra = json!({"alt": framing});
-        request.extra.insert("gemini".to_owned(), extra.as_object().unwrap().clone());
-    }
-    request
-}
-
 fn start(index: u32, block: BlockStart<'static>) -> Event<'static> {
     Event::BlockStarted { index, block }
 }
@@ -98,7 +89,7 @@ fn expected() -> Vec<Value> {
 
 #[test]
 fn chunks_have_the_exact_bytes_of_the_wire() {
-    let stream = String::from_utf8(streamed(&asked(None), &events())).unwrap();
+    let stream = String::from_utf8(streamed(Framing::Events, &events())).unwrap();
     let mut pieces = Vec::new();
     let mut blocks = stream.split("\n\n");
     for block in blocks.by_ref() {
@@ -115,13 +106,13 @@ fn chunks_have_the_exact_bytes_of_the_wire() {
 
 #[test]
 fn a_stream_without_sse_is_one_json_list() {
-    let list = streamed(&asked(Some("json")), &events());
+    let list = streamed(LIST, &events());
     assert_eq!(serde_json::from_slice::<Vec<Value>>(&list).unwrap(), expected());
     // Each chunk can be read as soon as it arrives.
-    let begun = streamed(&asked(Some("json")), &events()[..8]);
+    let begun = streamed(LIST, &events()[..8]);
     let text = String::from_utf8(begun).unwrap() + "]";
     assert_eq!(serde_json::from_str::<Vec<Value>>(&text).unwrap(), expected()[..4]);
-    let nothing = streamed(&asked(Some("json")), &[ended(EndReason::Stop)]);
+    let nothing = streamed(LIST, &[ended(EndReason::Stop)]);
     assert_eq!(serde_json::from_slice::<Vec<Value>>(&nothing).unwrap().len(), 1);
 }
 
@@ -131,13 +122,12 @@ fn a_fault_ends_the_stream_with_an_error() {
     let begun = start(0, BlockStart::Text { text: of("a") });
     let failed = [begun.clone(), Event::Fault(fault), ended(EndReason::Failed)];
     let error = json!({"error": {"code": 503, "message": "busy", "status": "UNAVAILABLE"}});
-    let stream = String::from_utf8(streamed(&asked(None), &failed)).unwrap();
+    let stream = String::from_utf8(streamed(Framing::Events, &failed)).unwrap();
     assert!(stream.ends_with(&format!("\n\ndata: {error}\n\n")), "{stream}");
-    let list: Vec<Value> =
-        serde_json::from_slice(&streamed(&asked(Some("json")), &failed)).unwrap();
+    let list: Vec<Value> = serde_json::from_slice(&streamed(LIST, &failed)).unwrap();
     assert_eq!((list.len(), &list[1]), (2, &error));
     for reason in [EndReason::Cut, EndReason::Failed] {
-        let stream = streamed(&asked(None), &[begun.clone(), ended(reason)]);
+        let stream = streamed(Framing::Events, &[begun.clone(), ended(reason)]);
         assert!(String::from_utf8(stream).unwrap().contains("\"error\":{\"code\":502"));
     }
     // A cut call is not written.
@@ -146,7 +136,7 @@ fn a_fault_ends_the_stream_with_an_error() {
         delta(0, Delta::ToolArguments(of("{}"))),
         ended(EndReason::Cut),
     ];
-    let stream = String::from_utf8(streamed(&asked(None), &cut)).unwrap();
+    let stream = String::from_utf8(streamed(Framing::Events, &cut)).unwrap();
     assert!(!stream.contains("functionCall"));
 }
 
@@ -166,12 +156,12 @@ fn each_end_reason_has_a_finish_reason() {
             Some("the model paused; send the conversation back to let it go on"),
         ),
     ] {
-        let stream = streamed(&asked(None), &[ended(reason.clone())]);
+        let stream = streamed(Framing::Events, &[ended(reason.clone())]);
         let stream = String::from_utf8(stream).unwrap();
         let piece: Value =
             serde_json::from_str(stream.trim().strip_prefix("data: ").unwrap()).unwrap();
         let reply = Reply { reason: Some(reason), ..Reply::default() };
-        let whole = Gemini.reply_writer(&asked(None), &identity()).whole(&reply);
+        let whole = writer(Framing::Events).whole(&reply);
         let whole: Value = serde_json::from_slice(&whole).unwrap();
         for written in [piece, whole] {
             let candidate = &written["candidates"][0];
@@ -184,7 +174,7 @@ fn each_end_reason_has_a_finish_reason() {
 
 #[test]
 fn keep_alive_has_no_content() {
-    let mut writer = Gemini.reply_writer(&asked(None), &identity());
+    let mut writer = writer(Framing::Events);
     let mut bytes = Vec::new();
     writer.push(&start(0, BlockStart::Text { text: of("a") }), &mut bytes);
     writer.keep_alive(&mut bytes);
@@ -200,28 +190,12 @@ fn keep_alive_has_no_content() {
     let (_, reply) = super::events(true, "", &[&bytes]);
     assert_eq!(reply.content, [Block::text("ab")]);
     let mut list = Vec::new();
-    let mut writer = Gemini.reply_writer(&asked(Some("json")), &identity());
+    let mut writer = super::writer(LIST);
     writer.keep_alive(&mut list);
     writer.push(&start(0, BlockStart::Text { text: of("a") }), &mut list);
     writer.keep_alive(&mut list);
     writer.push(&ended(EndReason::Stop), &mut list);
     assert_eq!(serde_json::from_slice::<Vec<Value>>(&list).unwrap().len(), 2);
-}
-
-#[test]
-fn a_token_count_has_its_own_reply() {
-    let mut request = asked(None);
-    let extra = json!({"method": "countTokens"});
-    request.extra.insert("gemini".to_owned(), extra.as_object().unwrap().clone());
-    let reply = Reply {
-        usage: Usage { input: Some(30), cache_read: Some(1), ..Usage::default() },
-        ..Reply::default()
-    };
-    let whole = Gemini.reply_writer(&request, &identity()).whole(&reply);
-    assert_eq!(
-        serde_json::from_slice::<Value>(&whole).unwrap(),
-        json!({"totalTokens": 31, "cachedContentTokenCount": 1})
-    );
 }
 
 #[test]
@@ -238,7 +212,7 @@ fn a_whole_reply_holds_every_block() {
         reason: Some(EndReason::Stop),
         ..Reply::default()
     };
-    let whole = Gemini.reply_writer(&asked(None), &identity()).whole(&reply);
+    let whole = writer(Framing::Events).whole(&reply);
     let whole: Value = serde_json::from_slice(&whole).unwrap();
     assert_eq!(
         whole["candidates"][0]["content"],

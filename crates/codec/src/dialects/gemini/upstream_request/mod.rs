@@ -6,22 +6,15 @@ use throughline_canonical::{
 };
 
 use super::address::{self, Method};
-use super::{
-    EXTRA_FRAMING, EXTRA_METHOD, NAME, Variant, adapt, counts_tokens, names, omit, quote_into,
-};
+use super::{NAME, Variant, adapt, names, omit, quote_into};
 use crate::dialects::{Outgoing, Target};
 
 pub mod contents;
 
 /// Writes a request for a target.
-pub fn write(request: &Request, target: &Target<'_>) -> Lossy<Outgoing> {
+pub fn write(request: &Request, target: &Target<'_>, method: Method) -> Lossy<Outgoing> {
     let mut losses = Vec::new();
     let variant = Variant::read(target.variant);
-    let method = match (counts_tokens(request), request.stream) {
-        (true, _) => Method::Count,
-        (false, true) => Method::Stream,
-        (false, false) => Method::Generate,
-    };
     let mut body = String::from("{");
     // A count of a whole request is wrapped in another request.
     let wrapped = method == Method::Count && !variant.vertex;
@@ -65,8 +58,6 @@ fn write_members(request: &Request, variant: Variant, body: &mut String, losses:
         member("tools", &tools.into());
     }
     let mut extra = request.extra.get(NAME).cloned().unwrap_or_default();
-    extra.remove(EXTRA_FRAMING);
-    extra.remove(EXTRA_METHOD);
     let tool_config = tool_config(request, take(&mut extra, "toolConfig"), losses);
     if !tool_config.is_empty() {
         member("toolConfig", &tool_config.into());

@@ -6,9 +6,9 @@ use throughline_canonical::{
     BlockStart, Delta, EndDetails, EndReason, Event, Fault, FaultKind, Reply, Request, Show, Usage,
 };
 
-use crate::dialects::ReplyWriter;
 use crate::dialects::shared::number::write_number;
 use crate::dialects::shared::reply_end::fault_of_end;
+use crate::dialects::{ReplyIdentity, ReplyWriter};
 use crate::json::{OneLine, escape_bytes, quote_bytes};
 
 mod whole;
@@ -57,9 +57,9 @@ struct Call {
 }
 
 impl Writer {
-    pub(super) fn new(request: &Request) -> Self {
+    pub(super) fn new(request: &Request, identity: &ReplyIdentity) -> Self {
         Self {
-            model: request.model.clone(),
+            model: identity.model(request).to_owned(),
             hidden: request.thinking.show == Some(Show::Hidden),
             open: Vec::new(),
             blocks: 0,

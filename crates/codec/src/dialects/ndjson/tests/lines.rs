@@ -105,7 +105,7 @@ fn redacted_data_never_reaches_a_client() {
     let mut fold = Fold::default();
     events.iter().for_each(|event| fold.push(event));
     for dialect in [&NdJson as &dyn ClientDialect, &crate::dialects::events::Events] {
-        let mut writer = dialect.reply_writer(&Request::default(), &identity());
+        let mut writer = dialect.session().reply_writer(&Request::default(), &identity());
         let mut out = Vec::new();
         events.iter().for_each(|event| writer.push(event, &mut out));
         out.extend(writer.whole(fold.reply()));
@@ -136,7 +136,7 @@ fn hidden_reasoning_has_only_its_signature() {
         json!({"type": "thinking_signature", "content": "S", "block": 0, "seq": 1})
     );
     assert_eq!(written[1]["reason"], "empty");
-    let mut writer = crate::dialects::events::Events.reply_writer(&request, &identity());
+    let mut writer = crate::dialects::events::Events.session().reply_writer(&request, &identity());
     let mut out = Vec::new();
     events.iter().for_each(|event| writer.push(event, &mut out));
     let text = String::from_utf8(out).unwrap();

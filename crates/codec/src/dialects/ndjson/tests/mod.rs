@@ -4,24 +4,25 @@ use serde_json::Value;
 use throughline_canonical::{Event, Lossy, Request};
 
 use super::NdJson;
-use crate::dialects::{ClientDialect, ReplyIdentity, RequestParts};
+use crate::dialects::{Accepted, ClientDialect, ReplyIdentity, RequestParts};
 
 mod lines;
 mod wholes;
 
 fn identity() -> ReplyIdentity {
-    ReplyIdentity { id: "1".to_owned(), created: 1 }
+    ReplyIdentity::new("1", 1)
 }
 
 fn read(body: &Value) -> Lossy<Request> {
     let body = body.to_string();
     let asked = RequestParts { path: "/ndjson/chat", query: "", body: body.as_bytes() };
-    NdJson.read_request(&asked).unwrap()
+    let Accepted { request, losses, .. } = NdJson.read_request(&asked).unwrap();
+    Lossy { value: request, losses }
 }
 
 /// The lines of these events.
 fn lines(request: &Request, events: &[Event<'_>]) -> Vec<Value> {
-    let mut writer = NdJson.reply_writer(request, &identity());
+    let mut writer = NdJson.session().reply_writer(request, &identity());
     let mut out = Vec::new();
     for event in events {
         writer.push(event, &mut out);

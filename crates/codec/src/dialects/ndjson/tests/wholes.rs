@@ -31,7 +31,7 @@ fn reply() -> Reply {
 #[test]
 fn a_whole_reply_has_text_blocks_and_chunks() {
     let request = Request { model: "asked-for".to_owned(), ..Request::default() };
-    let body = NdJson.reply_writer(&request, &identity()).whole(&reply());
+    let body = NdJson.session().reply_writer(&request, &identity()).whole(&reply());
     let body: Value = serde_json::from_slice(&body).unwrap();
     assert_eq!(
         body,
@@ -70,7 +70,7 @@ fn a_whole_reply_has_text_blocks_and_chunks() {
 #[test]
 fn the_events_dialect_writes_canonical_events() {
     use crate::dialects::events::Events;
-    let mut writer = Events.reply_writer(&Request::default(), &identity());
+    let mut writer = Events.session().reply_writer(&Request::default(), &identity());
     let mut out = Vec::new();
     reply().emit_events(&mut |event| writer.push(event, &mut out));
     let length = out.len();
@@ -95,6 +95,6 @@ fn the_events_dialect_writes_canonical_events() {
     // With the id of the turn, and the model name that the client used.
     let expected = Reply { id: "1".to_owned(), ..reply() };
     assert_eq!(fold.finish(), expected);
-    let whole = Events.reply_writer(&Request::default(), &identity()).whole(&reply());
+    let whole = Events.session().reply_writer(&Request::default(), &identity()).whole(&reply());
     assert_eq!(serde_json::from_slice::<Value>(&whole).unwrap(), json!(expected));
 }

@@ -2,37 +2,26 @@
 
 use serde_json::{Map, Value};
 use throughline_canonical::{
-    Amount, Block, Effort, Fault, Loss, Lossy, Message, Output, Request, Role, ThinkingSetting,
-    Tool,
+    Amount, Block, Effort, Fault, Loss, Message, Output, Request, Role, ThinkingSetting, Tool,
 };
 
 use self::messages::images;
-use super::{LATEST, NAME, PATH_GENERATE, ours};
-use crate::dialects::RequestParts;
+use super::{LATEST, NAME, OllamaSession, PATH_GENERATE};
 use crate::dialects::shared::openai_tools::read_function;
+use crate::dialects::{Accepted, RequestParts};
 use crate::json::{Node, read_object};
 
 mod messages;
 
 /// The members that the canonical request has a field for. All others are kept in `extra`.
-const KNOWN: &[&str] = &[
-    "model",
-    "stream",
-    "format",
-    "options",
-    "think",
-    // Internal; clients must not set it.
-    ours::GENERATE,
-    ours::ASKED_MODEL,
-    ours::WAKES,
-];
+const KNOWN: &[&str] = &["model", "stream", "format", "options", "think"];
 /// Members of `/api/chat`.
 const CHAT: &[&str] = &["messages", "tools"];
 /// Members of `/api/generate`.
 const GENERATE: &[&str] = &["prompt", "suffix", "system", "template", "context", "raw", "images"];
 
 /// Reads a request of either path.
-pub(super) fn read(asked: &RequestParts<'_>) -> Result<Lossy<Request>, Fault> {
+pub(super) fn read(asked: &RequestParts<'_>) -> Result<Accepted, Fault> {
     let body = read_object(asked.body)?;
     let root = Node::root(&body);
     let generates = asked.path == PATH_GENERATE;
@@ -40,8 +29,9 @@ pub(super) fn read(asked: &RequestParts<'_>) -> Result<Lossy<Request>, Fault> {
     let mut extra = root.others(&[KNOWN, own].concat());
     extra.retain(|_, value| !value.is_null());
     let mut losses = Vec::new();
+    let (model, tagged_model) = read_model(&root)?;
     let mut request = Request {
-        model: read_model(&root, &mut extra)?,
+        model,
         stream: flag(&root, "stream")?.unwrap_or(true),
         output: read_output(&root)?,
         thinking: read_thinking(&root)?,
@@ -49,36 +39,26 @@ pub(super) fn read(asked: &RequestParts<'_>) -> Result<Lossy<Request>, Fault> {
     };
     read_options(&root, &mut request, &mut extra)?;
     let silent = if generates {
-        extra.insert(ours::GENERATE.to_owned(), true.into());
         read_question(&root, &mut request, &mut losses)?
     } else {
         read_tools(&root, &mut request)?;
         messages::read(&root, &mut request, &mut losses)?
     };
-    if silent {
-        let word = match unloads(&extra) {
-            true => "unload",
-            false => "load",
-        };
-        extra.insert(ours::WAKES.to_owned(), word.into());
-    }
+    let end = silent.then(|| if unloads(&extra) { "unload" } else { "load" });
     if !extra.is_empty() {
         request.extra.insert(NAME.to_owned(), extra);
     }
-    Ok(Lossy { value: request, losses })
+    let session = Box::new(OllamaSession { generates, tagged_model, end });
+    Ok(Accepted { request, losses, session })
 }
 
-/// Reads the model. The default tag that clients append is dropped.
-fn read_model(root: &Node<'_>, extra: &mut Map<String, Value>) -> Result<String, Fault> {
+/// Reads the model without the default tag that clients append, and the name with it.
+fn read_model(root: &Node<'_>) -> Result<(String, Option<String>), Fault> {
     let asked = string(root, "model")?.unwrap_or_default();
-    match asked.strip_suffix(LATEST) {
-        Some(name) if !name.is_empty() => {
-            let name = name.to_owned();
-            extra.insert(ours::ASKED_MODEL.to_owned(), asked.into());
-            Ok(name)
-        }
-        _ => Ok(asked),
-    }
+    Ok(match asked.strip_suffix(LATEST) {
+        Some(name) if !name.is_empty() => (name.to_owned(), Some(asked)),
+        _ => (asked, None),
+    })
 }
 
 pub(super) fn string(node: &Node<'_>, name: &str) -> Result<Option<String>, Fault> {

@@ -2,12 +2,12 @@
 //! `corpus/ollama/client_request`.
 
 use serde_json::{Value, json};
-use throughline_canonical::{EndReason, Request};
+use throughline_canonical::{EndReason, Event};
 
-use super::{Ollama, lines, read, read_at};
-use crate::dialects::ClientDialect;
+use super::{identity, lines, read, read_at};
+use crate::dialects::Accepted;
 
-fn with(members: &Value) -> Request {
+fn with(members: &Value) -> Accepted {
     let mut body = json!({"model": "m", "messages": [{"role": "user", "content": "hi"}]});
     for (name, value) in members.as_object().unwrap() {
         body[name] = value.clone();
@@ -23,15 +23,13 @@ fn the_latest_tag_is_removed_from_the_model_name() {
         ("claude-opus-5", "claude-opus-5"),
         (":latest", ":latest"),
     ] {
-        let request = with(&json!({"model": asked}));
-        assert_eq!(request.model, model);
+        let accepted = with(&json!({"model": asked}));
+        assert_eq!(accepted.request.model, model);
         // The reply has the name that the client used.
         let written =
-            lines(&request, &[throughline_canonical::Event::Ended { reason: EndReason::Stop }]);
+            lines(accepted.reply_writer(&identity()), &[Event::Ended { reason: EndReason::Stop }]);
         assert!(written.contains(&format!("\"model\":\"{asked}\"")), "{written}");
-        let mut sent = request;
-        Ollama.forget_own_members(&mut sent);
-        assert!(sent.extra.is_empty(), "{asked}");
+        assert!(accepted.request.extra.is_empty(), "{asked}");
     }
 }
 
@@ -51,8 +49,8 @@ fn an_empty_request_loads_or_unloads_the_model() {
             None,
         ),
     ] {
-        let request = read_at(path, &body).unwrap().value;
+        let accepted = read_at(path, &body).unwrap();
         let reason = word.map(|word| EndReason::Other(word.to_owned()));
-        assert_eq!(Ollama.immediate_end(&request), reason, "{path} {body}");
+        assert_eq!(accepted.session.immediate_end(), reason, "{path} {body}");
     }
 }

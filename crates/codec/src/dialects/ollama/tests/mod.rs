@@ -11,29 +11,30 @@ mod random_replies;
 mod replies;
 
 use serde_json::Value;
-use throughline_canonical::{Event, Fault, Fold, Lossy, Reply, Request};
+use throughline_canonical::{Event, Fault, Fold, Reply};
 
 use super::Ollama;
-use crate::dialects::{ClientDialect, ReplyIdentity, RequestParts, Target, UpstreamDialect};
+use crate::dialects::{
+    Accepted, ClientDialect, ReplyIdentity, ReplyWriter, RequestParts, Target, UpstreamDialect,
+};
 
-fn read_at(path: &str, body: &Value) -> Result<Lossy<Request>, Fault> {
+fn read_at(path: &str, body: &Value) -> Result<Accepted, Fault> {
     Ollama.read_request(&RequestParts { path, query: "", body: body.to_string().as_bytes() })
 }
 
-fn read(body: &Value) -> Request {
+fn read(body: &Value) -> Accepted {
     let read = read_at("/api/chat", body);
     let read = read.unwrap_or_else(|fault| panic!("{fault}: {body}"));
     assert_eq!(read.losses, [], "{body}");
-    read.value
+    read
 }
 
 fn identity() -> ReplyIdentity {
-    ReplyIdentity { id: "01abc".to_owned(), created: 1_800_000_000 }
+    ReplyIdentity::new("01abc", 1_800_000_000)
 }
 
-/// The lines of a streamed reply to a request.
-fn lines(request: &Request, events: &[Event<'_>]) -> String {
-    let mut writer = Ollama.reply_writer(request, &identity());
+/// The lines of a streamed reply.
+fn lines(mut writer: Box<dyn ReplyWriter>, events: &[Event<'_>]) -> String {
     let mut out = Vec::new();
     for event in events {
         writer.push(event, &mut out);
@@ -43,7 +44,7 @@ fn lines(request: &Request, events: &[Event<'_>]) -> String {
 
 /// A reply that arrives in these pieces, folded, and how often it ended.
 fn read_reply<'a>(pieces: impl IntoIterator<Item = &'a [u8]>, streamed: bool) -> (Reply, usize) {
-    let target = Target { model: "m", variant: "" };
+    let target = Target::new("m", "");
     let mut reader = Ollama.reply_reader(&target, streamed);
     let (mut fold, mut ends) = (Fold::default(), 0);
     let mut take = |event: Event<'_>| {

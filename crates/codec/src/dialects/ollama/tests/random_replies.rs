@@ -126,8 +126,8 @@ proptest! {
         let original = fold.finish();
         let called = original.content.iter().any(|block| matches!(block, Block::ToolCall { .. }));
         let expected = if called && !long { EndReason::ToolCalls } else { reason };
-        let request = throughline_canonical::Request::default();
-        let stream = lines(&request, &events);
+        let writer = || Ollama.session().reply_writer(&throughline_canonical::Request::default(), &identity());
+        let stream = lines(writer(), &events);
         // Every line is JSON, and only the last one is marked as done.
         let lines: Vec<Value> = stream
             .split_terminator('\n')
@@ -137,7 +137,7 @@ proptest! {
         for (place, line) in lines.iter().enumerate() {
             prop_assert_eq!(&line["done"], &Value::from(place == last));
         }
-        let whole = Ollama.reply_writer(&request, &identity()).whole(&original);
+        let whole = writer().whole(&original);
         for (bytes, streamed) in [(stream.as_bytes(), true), (&whole[..], false)] {
             let (read, ends) = read_reply(bytes.chunks(size), streamed);
             prop_assert_eq!(ends, 1);

@@ -1,12 +1,10 @@
 //! Replies for clients, and the limit of calls. All other cases are in `corpus/ollama`.
 
 use serde_json::{Value, json};
-use throughline_canonical::{
-    Block, BlockStart, Delta, EndReason, Event, Fault, FaultKind, Reply, Request,
-};
+use throughline_canonical::{Block, BlockStart, Delta, EndReason, Event, Fault, FaultKind, Reply};
 
 use super::{Ollama, identity, lines, read_at, read_reply};
-use crate::dialects::{ClientDialect, UpstreamDialect};
+use crate::dialects::{ClientDialect, ReplyWriter, UpstreamDialect};
 
 fn call(arguments: &str) -> Vec<Event<'_>> {
     vec![
@@ -19,13 +17,13 @@ fn call(arguments: &str) -> Vec<Event<'_>> {
     ]
 }
 
-fn asked(path: &str) -> Request {
+fn asked(path: &str) -> Box<dyn ReplyWriter> {
     let body = json!({"model": "m", "prompt": "x", "messages": [{"role": "user", "content": "x"}]});
-    read_at(path, &body).unwrap().value
+    read_at(path, &body).unwrap().reply_writer(&identity())
 }
 
 fn written_lines(events: &[Event<'_>]) -> Vec<Value> {
-    let text = lines(&asked("/api/chat"), events);
+    let text = lines(asked("/api/chat"), events);
     assert!(text.is_empty() || text.ends_with('\n'));
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
@@ -48,7 +46,7 @@ fn arguments_are_one_object_on_one_line() {
         assert_eq!(lines[0]["done"], false);
     }
     // Numbers keep the spelling of the model, and members keep its order.
-    let text = lines(&asked("/api/chat"), &call(r#"{"z":1.50,"a":12345678901234567890123}"#));
+    let text = lines(asked("/api/chat"), &call(r#"{"z":1.50,"a":12345678901234567890123}"#));
     assert!(text.contains(r#"{"z":1.50,"a":12345678901234567890123}"#), "{text}");
 }
 
@@ -58,7 +56,7 @@ fn keep_alive_is_a_line_without_content() {
         ("/api/chat", json!({"message": {"role": "assistant", "content": ""}})),
         ("/api/generate", json!({"response": ""})),
     ] {
-        let mut writer = Ollama.reply_writer(&asked(path), &identity());
+        let mut writer = asked(path);
         let mut out = Vec::new();
         writer.keep_alive(&mut out);
         assert_eq!(out.last(), Some(&b'\n'));
@@ -88,14 +86,13 @@ fn a_generate_request_gets_generate_members() {
         Event::BlockEnded { index: 1 },
         Event::Ended { reason: EndReason::Length },
     ];
-    let request = asked("/api/generate");
-    let text = lines(&request, &events);
+    let text = lines(asked("/api/generate"), &events);
     let said: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!((&said[0]["response"], &said[0]["thinking"]), (&json!(""), &json!("Hm.")));
     assert_eq!((&said[1]["response"], said[1].get("thinking")), (&json!("Yes."), None));
     assert_eq!((&said[2]["done"], &said[2]["done_reason"]), (&json!(true), &json!("length")));
     assert!(said.iter().all(|line| line.get("message").is_none()));
-    let whole = Ollama.reply_writer(&request, &identity()).whole(&Reply {
+    let whole = asked("/api/generate").whole(&Reply {
         content: vec![
             Block::Thinking { text: "Hm.".to_owned(), signature: None },
             Block::text("Yes."),

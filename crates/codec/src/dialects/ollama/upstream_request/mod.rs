@@ -6,7 +6,7 @@ use throughline_canonical::{
     Amount, Effort, Lossy, Output, Request, Show, ThinkingSetting, Tool, ToolChoice,
 };
 
-use super::{LEVELS, NAME, PATH_CHAT, ours};
+use super::{LEVELS, NAME, PATH_CHAT};
 use crate::dialects::shared::losses::Losses;
 use crate::dialects::{Outgoing, Target};
 
@@ -160,7 +160,6 @@ fn extra(request: &Request, body: &mut Map<String, Value>, losses: &mut Losses) 
         }
         for (name, value) in members {
             match (name.as_str(), value) {
-                (ours::GENERATE | ours::ASKED_MODEL | ours::WAKES, _) => {}
                 ("options", Value::Object(rest)) => {
                     let options = body.entry(name).or_insert_with(|| json!({}));
                     if let Value::Object(options) = options {

@@ -1,9 +1,9 @@
 //! What a client wants to see of a reply.
 
-use serde_json::Value;
 use throughline_canonical::{Request, Show};
 
-use super::super::{NAME, ours};
+use super::super::ChatSession;
+use crate::dialects::ReplyIdentity;
 
 /// What a client wants to see of a reply.
 pub(crate) struct Form {
@@ -18,25 +18,14 @@ pub(crate) struct Form {
 }
 
 impl Form {
-    pub(crate) fn read(request: &Request) -> Self {
-        let extra = request.extra.get(NAME);
-        let member = |name: &str| extra.and_then(|extra| extra.get(name));
-        let fields = match member(ours::REASONING_FIELDS).and_then(Value::as_array) {
-            Some(list) => list
-                .iter()
-                .filter_map(Value::as_str)
-                .filter(|name| matches!(*name, "reasoning" | "reasoning_content"))
-                .map(str::to_owned)
-                .collect(),
-            None => vec!["reasoning".to_owned(), "reasoning_content".to_owned()],
-        };
-        let options = member(ours::STREAM_OPTIONS);
-        let include_usage = options.and_then(|options| options.get("include_usage"));
+    pub(crate) fn new(request: &Request, session: ChatSession, identity: &ReplyIdentity) -> Self {
+        let fields = identity.reasoning_fields.iter();
+        let known = |name: &&String| matches!(name.as_str(), "reasoning" | "reasoning_content");
         Self {
-            include_usage: include_usage.and_then(Value::as_bool) == Some(true),
-            legacy: member(ours::LEGACY_FUNCTIONS).is_some(),
+            include_usage: session.include_usage,
+            legacy: session.legacy_functions,
             hidden: request.thinking.show == Some(Show::Hidden),
-            fields,
+            fields: fields.filter(known).cloned().collect(),
         }
     }
 }

@@ -8,7 +8,7 @@ use throughline_canonical::{
 };
 
 use self::form::Form;
-use super::{CUSTOM, NAME, annotations, errors, usage};
+use super::{CUSTOM, ChatSession, NAME, annotations, errors, usage};
 use crate::dialects::shared::hidden_reasoning::{BREAK, NOTICE};
 use crate::dialects::shared::number::write_number;
 use crate::dialects::shared::reply_end::fault_of_end;
@@ -97,15 +97,16 @@ enum BlockKind {
 }
 
 impl Writer {
-    pub(super) fn new(request: &Request, identity: &ReplyIdentity) -> Self {
-        let form = Form::read(request);
+    pub(super) fn new(request: &Request, session: ChatSession, identity: &ReplyIdentity) -> Self {
+        let form = Form::new(request, session, identity);
+        let model = identity.model(request);
         let id = format!("chatcmpl-{}", identity.id);
         let mut head = String::from("data: {\"id\":\"");
         escape(&id, &mut head);
         head.push_str("\",\"object\":\"chat.completion.chunk\",\"created\":");
         head.push_str(&identity.created.to_string());
         head.push_str(",\"model\":\"");
-        escape(&request.model, &mut head);
+        escape(model, &mut head);
         head.push_str("\",\"choices\":[{\"index\":0,\"delta\":{");
         // With `include_usage`, every chunk but the last has a null usage.
         let tail: &[u8] = if form.include_usage {
@@ -116,7 +117,7 @@ impl Writer {
         Self {
             id,
             created: identity.created,
-            model: request.model.clone(),
+            model: model.to_owned(),
             form,
             head: head.into_bytes(),
             tail,

@@ -1,9 +1,10 @@
 //! Reads a client's request: everything but the messages.
 
 use serde_json::{Map, Value};
-use throughline_canonical::{Fault, Loss, Lossy, Output, Request, Tool, ToolChoice};
+use throughline_canonical::{Fault, Loss, Output, Request, Tool, ToolChoice};
 
-use super::{NAME, ours};
+use super::{ChatSession, NAME};
+use crate::dialects::Accepted;
 use crate::dialects::shared::fields::{count, flag, string};
 use crate::dialects::shared::openai_tools::read_function;
 use crate::dialects::shared::sampling::{read_sampling, read_stop};
@@ -44,13 +45,10 @@ const KNOWN: &[&str] = &[
     "enable_thinking",
     "thinking_budget",
     "chat_template_kwargs",
-    // Internal; clients must not set it.
-    ours::REASONING_FIELDS,
-    ours::LEGACY_FUNCTIONS,
 ];
 
 /// Reads a request.
-pub(super) fn read(body: &[u8]) -> Result<Lossy<Request>, Fault> {
+pub(super) fn read(body: &[u8]) -> Result<Accepted, Fault> {
     let body = read_object(body)?;
     let root = Node::root(&body);
     let mut losses = Vec::new();
@@ -77,17 +75,18 @@ pub(super) fn read(body: &[u8]) -> Result<Lossy<Request>, Fault> {
         }
         losses.push(Loss::SettingAdapted { setting: "n", reason: "one_answer" });
     }
-    if let Some(options) = root.get(ours::STREAM_OPTIONS) {
+    let mut session = ChatSession::default();
+    if let Some(options) = root.get("stream_options") {
         options.object()?;
-        flag(&options, "include_usage")?;
-        extra.insert(ours::STREAM_OPTIONS.to_owned(), options.value().clone());
+        session.include_usage = flag(&options, "include_usage")?.unwrap_or_default();
     }
+    session.legacy_functions = root.get("functions").is_some();
     read_tools(&root, &mut request, &mut extra)?;
     messages::read(&root.need("messages")?, &mut request, &mut losses)?;
     if !extra.is_empty() {
         request.extra.insert(NAME.to_owned(), extra);
     }
-    Ok(Lossy { value: request, losses })
+    Ok(Accepted { request, losses, session: Box::new(session) })
 }
 
 fn read_model(root: &Node<'_>) -> Result<String, Fault> {
@@ -155,7 +154,6 @@ fn read_tools(
         }
         // The legacy form allows one call only.
         request.parallel_calls = Some(false);
-        extra.insert(ours::LEGACY_FUNCTIONS.to_owned(), true.into());
     }
     request.tool_choice = match (root.get("tool_choice"), root.get("function_call")) {
         (Some(choice), _) => Some(read_choice(&choice, extra)?),

@@ -12,6 +12,8 @@ use throughline_canonical::{
 };
 
 use super::*;
+use crate::dialects::Session;
+use crate::dialects::openai_chat::ChatSession;
 use crate::dialects::openai_chat::ids::nine_letters;
 use crate::dialects::openai_chat::variants::{Replay, Setting, find};
 
@@ -252,10 +254,6 @@ fn expected(mut request: Request, variant: &str, losses: &[Loss]) -> Request {
     if row.joins_system && request.system.len() > 1 {
         request.system = vec![request.system.join("\n\n")];
     }
-    if request.stream && row.takes("stream_options") {
-        let extra = request.extra.entry("openai_chat".to_owned()).or_default();
-        extra.insert("stream_options".to_owned(), json!({"include_usage": true}));
-    }
     // Plain reasoning is one block.
     if matches!(row.replay, Replay::ReasoningContent | Replay::Reasoning) {
         for message in &mut request.messages {
@@ -272,7 +270,7 @@ fn expected(mut request: Request, variant: &str, losses: &[Loss]) -> Request {
 }
 
 fn check(request: &Request, variant: &str) -> Result<(), TestCaseError> {
-    let target = Target { model: "m", variant };
+    let target = Target::new("m", variant);
     let Lossy { value, losses } = OpenAiChat.write_request(request, &target);
     let found = read_bytes(&value.body).map_err(|fault| TestCaseError::fail(fault.message))?;
     prop_assert_eq!(&found.losses, &Vec::new());
@@ -378,12 +376,11 @@ fn join_texts(reply: &mut Reply) {
     });
 }
 
-fn asked_with_counts() -> Request {
-    let mut request = Request { model: "m".to_owned(), ..Request::default() };
-    let options = json!({"stream_options": {"include_usage": true}});
-    let options = options.as_object().cloned().unwrap_or_default();
-    request.extra.insert("openai_chat".to_owned(), options);
-    request
+/// A writer for a reply with token counts.
+fn counting_writer() -> Box<dyn ReplyWriter> {
+    let request = Request { model: "m".to_owned(), ..Request::default() };
+    let session = ChatSession { include_usage: true, ..ChatSession::default() };
+    session.reply_writer(&request, &identity())
 }
 
 proptest! {
@@ -403,7 +400,7 @@ proptest! {
 
     #[test]
     fn a_streamed_reply_survives_a_round_trip(events in reply()) {
-        let stream = write_reply(&asked_with_counts(), &events);
+        let stream = stream_from(counting_writer(), &events);
         let mut expected = fold(&events);
         join_texts(&mut expected);
         prop_assert_eq!(read_reply("openai", true, stream.as_bytes()), expected);
@@ -419,8 +416,8 @@ proptest! {
             _ => 2,
         });
         join_texts(&mut expected);
-        let whole = write_whole(&asked_with_counts(), &events).to_string();
-        prop_assert_eq!(read_reply("openai", false, whole.as_bytes()), expected);
+        let whole = counting_writer().whole(&fold(&events));
+        prop_assert_eq!(read_reply("openai", false, &whole), expected);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use super::*;
 
 #[test]
 fn keep_alive_is_a_comment_until_the_end() {
-    let mut writer = OpenAiChat.reply_writer(&Request::default(), &identity());
+    let mut writer = OpenAiChat.session().reply_writer(&Request::default(), &identity());
     let mut out = Vec::new();
     writer.keep_alive(&mut out);
     assert!(out.starts_with(b":") && out.ends_with(b"\n\n"));

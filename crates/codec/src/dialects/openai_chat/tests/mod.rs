@@ -5,7 +5,9 @@ use serde_json::Value;
 use throughline_canonical::{Event, Fault, Fold, Loss, Lossy, Reply, Request};
 
 use super::OpenAiChat;
-use crate::dialects::{ClientDialect, ReplyIdentity, RequestParts, Target, UpstreamDialect};
+use crate::dialects::{
+    Accepted, ClientDialect, ReplyIdentity, ReplyWriter, RequestParts, Target, UpstreamDialect,
+};
 
 mod identity;
 mod keep_alive;
@@ -15,22 +17,24 @@ mod read_replies;
 mod upstream_requests;
 
 fn identity() -> ReplyIdentity {
-    ReplyIdentity { id: "1".to_owned(), created: 1 }
+    ReplyIdentity::new("1", 1)
 }
 
 fn read_bytes(body: &[u8]) -> Result<Lossy<Request>, Fault> {
-    OpenAiChat.read_request(&RequestParts { path: "/v1/chat/completions", query: "", body })
+    let Accepted { request, losses, .. } =
+        OpenAiChat.read_request(&RequestParts { path: "/v1/chat/completions", query: "", body })?;
+    Ok(Lossy { value: request, losses })
 }
 
 fn write(request: &Request, variant: &str) -> (Value, Vec<Loss>) {
-    let target = Target { model: "m", variant };
+    let target = Target::new("m", variant);
     let Lossy { value, losses } = OpenAiChat.write_request(request, &target);
     (serde_json::from_slice(&value.body).unwrap(), losses)
 }
 
 /// The events of a reply in these pieces, and the folded reply.
 fn read_pieces(variant: &str, streamed: bool, pieces: &[&[u8]]) -> (Vec<String>, Reply) {
-    let target = Target { model: "m", variant };
+    let target = Target::new("m", variant);
     let mut reader = OpenAiChat.reply_reader(&target, streamed);
     let mut lines = Vec::new();
     let mut fold = Fold::default();
@@ -71,7 +75,10 @@ fn deltas(deltas: &[&str], finish: &str) -> String {
 }
 
 fn write_reply(request: &Request, events: &[Event<'_>]) -> String {
-    let mut writer = OpenAiChat.reply_writer(request, &identity());
+    stream_from(OpenAiChat.session().reply_writer(request, &identity()), events)
+}
+
+fn stream_from(mut writer: Box<dyn ReplyWriter>, events: &[Event<'_>]) -> String {
     let mut out = Vec::new();
     for event in events {
         writer.push(event, &mut out);
@@ -84,6 +91,6 @@ fn write_whole(request: &Request, events: &[Event<'_>]) -> Value {
     for event in events {
         fold.push(event);
     }
-    let body = OpenAiChat.reply_writer(request, &identity()).whole(&fold.finish());
+    let body = OpenAiChat.session().reply_writer(request, &identity()).whole(&fold.finish());
     serde_json::from_slice(&body).unwrap()
 }

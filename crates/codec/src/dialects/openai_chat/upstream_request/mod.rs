@@ -5,8 +5,8 @@ use throughline_canonical::{
     Amount, Effort, Loss, Lossy, Output, Request, Show, ThinkingSetting, Tool, ToolChoice,
 };
 
+use super::NAME;
 use super::variants::{self, Setting, Variant};
-use super::{NAME, ours};
 use crate::dialects::{Outgoing, Target};
 
 mod messages;
@@ -91,8 +91,8 @@ impl Writer {
         if request.stream {
             self.put("stream", true);
             // Servers without this option always report usage.
-            if self.variant.takes(ours::STREAM_OPTIONS) {
-                self.put(ours::STREAM_OPTIONS, json!({"include_usage": true}));
+            if self.variant.takes("stream_options") {
+                self.put("stream_options", json!({"include_usage": true}));
             }
         }
     }
@@ -173,8 +173,7 @@ impl Writer {
             }
             for (name, value) in members {
                 match name.as_str() {
-                    ours::REASONING_FIELDS | ours::LEGACY_FUNCTIONS => {}
-                    ours::STREAM_OPTIONS => self.stream_options(value),
+                    "stream_options" => self.stream_options(value),
                     "chat_template_kwargs" if self.body.contains_key(name) => {
                         if let (Some(Value::Object(ours)), Value::Object(theirs)) =
                             (self.body.get_mut(name), value)
@@ -204,7 +203,7 @@ impl Writer {
     fn stream_options(&mut self, options: &Value) {
         // We always ask for usage; the client's options do not reach the provider.
         let (Some(Value::Object(ours)), Value::Object(theirs)) =
-            (self.body.get_mut(ours::STREAM_OPTIONS), options)
+            (self.body.get_mut("stream_options"), options)
         else {
             return;
         };

@@ -12,7 +12,7 @@ use throughline_canonical::{
 
 use self::items::{Item, Kind, escaped};
 use self::response::{Ending, error, settings, usage};
-use super::NAME;
+use super::{NAME, StoreMembers};
 use crate::dialects::{ReplyIdentity, ReplyWriter};
 use crate::json::escape;
 
@@ -57,10 +57,10 @@ enum Progress {
 }
 
 impl Writer {
-    pub(super) fn new(request: &Request, identity: &ReplyIdentity) -> Self {
+    pub(super) fn new(request: &Request, store: &StoreMembers, identity: &ReplyIdentity) -> Self {
         Self {
             identity: escaped(&identity.id),
-            settings: settings(request),
+            settings: settings(request, identity.model(request), store),
             created: identity.created,
             sequence: 0,
             progress: Progress::Waiting,

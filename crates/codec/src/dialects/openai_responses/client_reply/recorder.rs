@@ -1,7 +1,7 @@
 //! Writes a reply that is also stored: its events for the client, and the response to store.
 
 use serde_json::Value;
-use throughline_canonical::{Event, Fault, Reply, Request};
+use throughline_canonical::{Event, Fault, Reply};
 
 use super::super::client_request;
 use super::super::state::Step;
@@ -44,15 +44,10 @@ pub struct Written {
 }
 
 impl Recorder {
-    /// A recorder of the reply to this request.
-    pub fn new(request: &Request, identity: &ReplyIdentity) -> Self {
-        Self { writer: Writer::new(request, identity), reported: 0 }
-    }
-
     /// Reads a request and starts a recorder of its reply.
     pub fn read(body: &[u8], identity: &ReplyIdentity) -> Result<Self, Fault> {
-        let request = client_request::read(body)?.value;
-        Ok(Self::new(&request, identity))
+        let (read, store) = client_request::read(body)?;
+        Ok(Self { writer: Writer::new(&read.value, &store, identity), reported: 0 })
     }
 
     /// The response before its first event.
@@ -116,8 +111,8 @@ mod tests {
 
     #[test]
     fn steps_are_those_that_a_reader_of_the_events_finds() {
-        let identity = ReplyIdentity { id: "7".to_owned(), created: 5 };
-        let mut recorder = Recorder::new(&Request::default(), &identity);
+        let body = br#"{"model": "m", "input": "hi"}"#;
+        let mut recorder = Recorder::read(body, &ReplyIdentity::new("7", 5)).unwrap();
         let text = |text: &'static str| Cow::Borrowed(text);
         let events = [
             Event::MessageStarted { id: text("x"), model: text("m") },

@@ -3,10 +3,9 @@
 use serde_json::{Map, Value, json};
 use throughline_canonical::{EndReason, Fault, FaultKind, Request, Usage};
 
-use super::super::NAME;
 use super::super::errors::reply_code;
-use super::super::state::{HISTORY, KEPT};
 use super::super::upstream_request::{reasoning, text, write_choice, write_tool};
+use super::super::{NAME, StoreMembers};
 use crate::dialects::shared::losses::Losses;
 
 /// The end of a reply that did not fail.
@@ -68,7 +67,7 @@ pub(crate) fn usage(usage: &Usage) -> String {
 }
 
 /// The settings of the request, repeated in the response.
-pub(crate) fn settings(request: &Request) -> String {
+pub(crate) fn settings(request: &Request, model: &str, store: &StoreMembers) -> String {
     let extra = request.extra.get(NAME);
     let own = |key: &str| extra.and_then(|extra| extra.get(key)).cloned();
     // Repeated settings lose nothing.
@@ -93,7 +92,7 @@ pub(crate) fn settings(request: &Request) -> String {
     }
     let mut members = Map::new();
     for (key, value) in [
-        ("model", request.model.as_str().into()),
+        ("model", model.into()),
         ("instructions", request.system.first().map(String::as_str).into()),
         ("max_output_tokens", request.max_tokens.into()),
         ("metadata", own("metadata").unwrap_or_else(|| json!({}))),
@@ -110,10 +109,7 @@ pub(crate) fn settings(request: &Request) -> String {
     ] {
         members.insert(key.to_owned(), value);
     }
-    // The conversation store overrides these.
-    if let Some(Value::Object(kept)) = own(KEPT) {
-        members.extend(kept.into_iter().filter(|(name, _)| name != HISTORY));
-    }
+    members.extend(store.0.clone());
     let json = Value::Object(members).to_string();
     let inside = json.strip_prefix('{').and_then(|json| json.strip_suffix('}'));
     inside.unwrap_or_default().to_owned()

@@ -10,7 +10,7 @@ use throughline_canonical::{
 };
 
 use self::items::Conversation;
-use super::{NAME, state};
+use super::{NAME, StoreMembers, state};
 use crate::dialects::shared::losses::Losses;
 use crate::json::{Node, read_object};
 
@@ -33,10 +33,15 @@ const KNOWN: &[&str] = &[
     "prompt_cache_key",
     "user",
     "safety_identifier",
+    // We ask providers for encrypted reasoning, and never store anything there.
+    "include",
+    "store",
+    "stream_options",
+    state::KEPT,
 ];
 
-/// Reads a request.
-pub(super) fn read(body: &[u8]) -> Result<Lossy<Request>, Fault> {
+/// Reads a request, and what the conversation store decides about the response.
+pub(super) fn read(body: &[u8]) -> Result<(Lossy<Request>, StoreMembers), Fault> {
     let body = read_object(body)?;
     let root = Node::root(&body);
     refuse_state(&root)?;
@@ -100,7 +105,12 @@ pub(super) fn read(body: &[u8]) -> Result<Lossy<Request>, Fault> {
     if !extra.is_empty() {
         request.extra.insert(NAME.to_owned(), extra);
     }
-    Ok(Lossy { value: request, losses: losses.0 })
+    let mut store = StoreMembers::default();
+    if let Some(Value::Object(kept)) = body.get(state::KEPT) {
+        let members = kept.iter().filter(|(name, _)| *name != state::HISTORY);
+        store.0.extend(members.map(|(name, value)| (name.clone(), value.clone())));
+    }
+    Ok((Lossy { value: request, losses: losses.0 }, store))
 }
 
 /// Reads an optional member.

@@ -2,8 +2,8 @@
 
 use throughline_canonical::{Fault, Request, Usage};
 
-use super::OpenAiResponses;
 use super::client_reply::response::{error, settings, usage};
+use super::{OpenAiResponses, StoreMembers};
 use crate::dialects::RequestParts;
 use crate::dialects::opaque_outline::OpaqueOutline;
 use crate::dialects::passthrough::{ModelNameSpan, Passthrough, StreamInjector, close_event};
@@ -103,8 +103,8 @@ impl StreamInjector for Injector {
         let error = error(fault);
         let mut out = Vec::new();
         close_event(half, &error, &mut out);
-        let request = Request { model: self.model.clone(), ..Request::default() };
-        let (id, settings) = (serde_json::Value::from(self.id.as_str()), settings(&request));
+        let id = serde_json::Value::from(self.id.as_str());
+        let settings = settings(&Request::default(), &self.model, &StoreMembers::default());
         let usage = usage(&Usage::default());
         let (sequence, created) = (self.sequence.saturating_add(1), self.created);
         let event = format!(

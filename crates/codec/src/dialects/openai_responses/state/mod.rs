@@ -445,7 +445,7 @@ mod tests {
         assert!(body.get("previous_response_id").is_none() && body.get("background").is_none());
         assert_eq!(body[KEPT]["previous_response_id"], "resp_1");
 
-        let identity = ReplyIdentity { id: "7".to_owned(), created: 5 };
+        let identity = ReplyIdentity::new("7", 5);
         let recorder = Recorder::read(body.to_string().as_bytes(), &identity).unwrap();
         let queued = recorder.queued("queued");
         assert_eq!(queued["id"], "resp_7");

@@ -391,7 +391,7 @@ fn a_reused_index_is_a_new_block() {
 fn settings_of_the_request_are_echoed() {
     let body = json!({"model": "m", "input": "x", "metadata": {"a": "b"}, "temperature": 0.5, "max_output_tokens": 99,
         "reasoning": {"effort": "high", "summary": "detailed"}, "tool_choice": {"type": "function", "name": "f"}, "parallel_tool_calls": false});
-    let request = super::read(&body).value;
+    let request = super::read(&body).request;
     let whole: Value = serde_json::from_slice(
         &writer(&request).whole(&Reply { reason: Some(EndReason::Stop), ..Reply::default() }),
     )
@@ -430,8 +430,7 @@ fn a_response_echoes_its_request() {
         query: "",
         body: body.as_bytes(),
     });
-    let request = read.unwrap().value;
-    let mut writer = writer(&request);
+    let mut writer = read.unwrap().reply_writer(&super::identity());
     let mut stream = Vec::new();
     writer.push(&ended(EndReason::Stop), &mut stream);
     let mut responses: Vec<Value> =

@@ -10,20 +10,20 @@ mod round_trips;
 mod upstream_replies;
 
 use serde_json::Value;
-use throughline_canonical::{Event, Fault, Fold, Loss, Lossy, Reply, Request};
+use throughline_canonical::{Event, Fault, Fold, Loss, Reply, Request};
 
 use super::OpenAiResponses;
 use crate::dialects::{
-    ClientDialect, ReplyIdentity, ReplyWriter, RequestParts, Target, UpstreamDialect,
+    Accepted, ClientDialect, ReplyIdentity, ReplyWriter, RequestParts, Target, UpstreamDialect,
 };
 
-const TARGET: Target<'static> = Target { model: "gpt-6.1-sol", variant: "" };
+const TARGET: Target<'static> = Target::new("gpt-6.1-sol", "");
 
-fn read_bytes(body: &[u8]) -> Result<Lossy<Request>, Fault> {
+fn read_bytes(body: &[u8]) -> Result<Accepted, Fault> {
     OpenAiResponses.read_request(&RequestParts { path: "/v1/responses", query: "", body })
 }
 
-fn read(body: &Value) -> Lossy<Request> {
+fn read(body: &Value) -> Accepted {
     read_bytes(body.to_string().as_bytes()).unwrap()
 }
 
@@ -34,11 +34,11 @@ fn write(request: &Request) -> (Value, Vec<Loss>) {
 }
 
 fn identity() -> ReplyIdentity {
-    ReplyIdentity { id: "x7".to_owned(), created: 1_794_700_000 }
+    ReplyIdentity::new("x7", 1_794_700_000)
 }
 
 fn writer(request: &Request) -> Box<dyn ReplyWriter> {
-    OpenAiResponses.reply_writer(request, &identity())
+    OpenAiResponses.session().reply_writer(request, &identity())
 }
 
 /// The events of a reply in these pieces as JSON, and the folded reply.

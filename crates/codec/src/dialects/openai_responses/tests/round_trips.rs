@@ -429,7 +429,7 @@ proptest! {
         let again = read(&body);
         prop_assert_eq!(again.losses, vec![]);
         let adapted = losses.iter().any(|loss| matches!(loss, Loss::SettingAdapted { setting: "thinking", .. }));
-        prop_assert_eq!(normal(again.value, adapted), normal(without(asked, &losses), adapted));
+        prop_assert_eq!(normal(again.request, adapted), normal(without(asked, &losses), adapted));
     }
 
     #[test]

@@ -10,7 +10,6 @@ use throughline_canonical::{
 };
 
 use self::step::{Part, PartKind};
-use super::{MESSAGE_ID, NAME};
 use crate::dialects::shared::keep_alive;
 use crate::dialects::shared::reply_end::{fault_of_end, may_cut_a_call};
 use crate::dialects::{ReplyIdentity, ReplyWriter};
@@ -55,18 +54,14 @@ struct ClientView {
 }
 
 impl ClientView {
-    fn read(request: &Request, identity: &ReplyIdentity) -> Self {
-        let goes_on = request.extra.get(NAME).and_then(|extra| extra.get(MESSAGE_ID)?.as_str());
+    fn new(request: &Request, continued: Option<String>, identity: &ReplyIdentity) -> Self {
         let tools = request.tools.iter().filter_map(|tool| match tool {
             Tool::Function { name, .. } => Some(name.clone()),
             Tool::Opaque { .. } => None,
         });
         Self {
-            message_id: match goes_on {
-                Some(id) => id.to_owned(),
-                None => format!("msg_{}", identity.id),
-            },
-            model: request.model.clone(),
+            message_id: continued.unwrap_or_else(|| format!("msg_{}", identity.id)),
+            model: identity.model(request).to_owned(),
             hidden: request.thinking.show == Some(Show::Hidden),
             tools: tools.collect(),
         }
@@ -80,8 +75,12 @@ impl ClientView {
 }
 
 impl Writer {
-    pub(super) fn new(request: &Request, identity: &ReplyIdentity) -> Self {
-        Self::with(ClientView::read(request, identity))
+    pub(super) fn new(
+        request: &Request,
+        continued: Option<String>,
+        identity: &ReplyIdentity,
+    ) -> Self {
+        Self::with(ClientView::new(request, continued, identity))
     }
 
     fn with(form: ClientView) -> Self {

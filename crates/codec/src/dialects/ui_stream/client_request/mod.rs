@@ -1,9 +1,10 @@
 //! Reads a front end's request: everything but the messages.
 
-use throughline_canonical::{Fault, Lossy, Request};
+use throughline_canonical::{Fault, Request};
 
 use self::messages::Regenerate;
-use super::{MESSAGE_ID, NAME};
+use super::ContinuedMessage;
+use crate::dialects::Accepted;
 use crate::dialects::shared::fields::string;
 use crate::dialects::shared::frontend_settings;
 use crate::json::{Node, read_object};
@@ -13,7 +14,7 @@ mod tool_parts;
 
 /// Reads a request. Unknown members are ignored: `useChat` adds any members that the application
 /// wants.
-pub(super) fn read(body: &[u8]) -> Result<Lossy<Request>, Fault> {
+pub(super) fn read(body: &[u8]) -> Result<Accepted, Fault> {
     let body = read_object(body)?;
     let root = Node::root(&body);
     let mut losses = Vec::new();
@@ -42,10 +43,6 @@ pub(super) fn read(body: &[u8]) -> Result<Lossy<Request>, Fault> {
         },
     };
     let messages = root.need("messages")?;
-    let goes_on = messages::read(&messages, &anew, &mut request, &mut losses)?;
-    if let Some(id) = goes_on {
-        let extra = request.extra.entry(NAME.to_owned()).or_default();
-        extra.insert(MESSAGE_ID.to_owned(), id.into());
-    }
-    Ok(Lossy { value: request, losses })
+    let continued = messages::read(&messages, &anew, &mut request, &mut losses)?;
+    Ok(Accepted { request, losses, session: Box::new(ContinuedMessage(continued)) })
 }

@@ -2,10 +2,10 @@
 //! `corpus/ui_stream`.
 
 use serde_json::Value;
-use throughline_canonical::{Event, Fault, Lossy, Request};
+use throughline_canonical::{Event, Fault, Request};
 
 use super::UiStream;
-use crate::dialects::{ClientDialect, ReplyIdentity, RequestParts};
+use crate::dialects::{Accepted, ClientDialect, ReplyIdentity, ReplyWriter, RequestParts};
 
 mod checker;
 mod orders;
@@ -13,20 +13,23 @@ mod replies;
 mod requests;
 
 fn identity() -> ReplyIdentity {
-    ReplyIdentity { id: "1".to_owned(), created: 1 }
+    ReplyIdentity::new("1", 1)
 }
 
-fn read_bytes(body: &[u8]) -> Result<Lossy<Request>, Fault> {
+fn read_bytes(body: &[u8]) -> Result<Accepted, Fault> {
     UiStream.read_request(&RequestParts { path: "/ui/chat", query: "", body })
 }
 
-fn read(body: &Value) -> Lossy<Request> {
+fn read(body: &Value) -> Accepted {
     read_bytes(body.to_string().as_bytes()).unwrap()
 }
 
 /// The stream of these events.
 fn write(request: &Request, events: &[Event<'_>]) -> String {
-    let mut writer = UiStream.reply_writer(request, &identity());
+    stream_from(UiStream.session().reply_writer(request, &identity()), events)
+}
+
+fn stream_from(mut writer: Box<dyn ReplyWriter>, events: &[Event<'_>]) -> String {
     let mut out = Vec::new();
     for event in events {
         writer.push(event, &mut out);

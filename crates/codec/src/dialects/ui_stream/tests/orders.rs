@@ -193,7 +193,7 @@ proptest! {
         let answer = json!({"id": "a", "role": "assistant", "parts": built.parts});
         let back = read(&json!({"messages": [question, answer]}));
         prop_assert_eq!(back.losses, vec![]);
-        let messages = back.value.messages;
+        let messages = back.request.messages;
         let said = messages.get(1).filter(|message| message.role == Role::Assistant);
         prop_assert_eq!(said.map(|message| message.content.clone()).unwrap_or_default(), expected);
     }

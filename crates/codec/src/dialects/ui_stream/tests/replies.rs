@@ -31,14 +31,14 @@ fn a_whole_reply_equals_its_stream() {
     ];
     let mut fold = Fold::default();
     events.iter().for_each(|event| fold.push(event));
-    let writer = UiStream.reply_writer(&Request::default(), &identity());
+    let writer = UiStream.session().reply_writer(&Request::default(), &identity());
     let whole = String::from_utf8(writer.whole(fold.reply())).unwrap();
     assert_eq!(whole, write(&Request::default(), &events));
 }
 
 #[test]
 fn keep_alive_is_a_comment() {
-    let mut writer = UiStream.reply_writer(&Request::default(), &identity());
+    let mut writer = UiStream.session().reply_writer(&Request::default(), &identity());
     let mut out = Vec::new();
     writer.keep_alive(&mut out);
     assert_eq!(out, b": keep-alive\n\n");

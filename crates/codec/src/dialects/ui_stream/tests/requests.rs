@@ -27,12 +27,12 @@ fn regenerating_drops_the_old_answer() {
         if !id.is_empty() {
             body["messageId"] = id.into();
         }
-        let read = read(&body).value;
-        assert_eq!(read.messages.len(), left, "{trigger} {id}");
-        let stream = write(&read, &[]);
+        let accepted = read(&body);
+        assert_eq!(accepted.request.messages.len(), left, "{trigger} {id}");
+        let stream = stream_from(accepted.reply_writer(&identity()), &[]);
         assert_eq!(stream, "");
         let events = [Event::MessageStarted { id: "x".into(), model: "y".into() }];
-        let first = write(&read, &events);
+        let first = stream_from(accepted.reply_writer(&identity()), &events);
         // A reply that continues a message keeps its id; any other reply gets a new one.
         let id = continued.unwrap_or("msg_1");
         let start = format!(
