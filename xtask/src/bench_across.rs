@@ -29,7 +29,7 @@ pub(crate) fn run() -> Result<(), Failure> {
     for _ in 0..ROUNDS {
         let mut bench = workspace::cargo();
         bench.args(["bench", "--package", "throughline-gateway"]);
-        bench.args(["--bench", "across"]);
+        bench.args(["--bench", "across", "--features", "bench"]);
         keep_best(&mut cases, read(&command::output(&mut bench)?));
     }
     for (title, writes) in

@@ -20,12 +20,12 @@ use throughline_codec::dialects::{
 };
 use throughline_gateway::Gateway;
 use throughline_gateway::catalog::Catalog;
-use throughline_gateway::relay::crossing::Crossing;
 use throughline_gateway::route::Routes;
 use throughline_gateway::settings::{Limits, Policy, Settings, Thinking, ToolThinking, Unknown};
 use throughline_gateway::thinking::store::{InMemory, Snapshot};
 use throughline_gateway::thinking::vault::store::InMemoryVault;
 use throughline_gateway::thinking::writer::Changes;
+use throughline_gateway::translated_stream::TranslatedStream;
 use throughline_sealing::Keyring;
 use tokio::runtime::Runtime;
 
@@ -122,13 +122,15 @@ impl Pair {
         let test = TestGateway::new();
         bencher
             .counter(ItemsCount::new(deltas))
-            .with_inputs(|| Crossing::new(&test.gateway, self.client, self.upstream, &request()))
-            .bench_local_refs(|crossing| {
+            .with_inputs(|| {
+                TranslatedStream::new(&test.gateway, self.client, self.upstream, &request())
+            })
+            .bench_local_refs(|stream| {
                 let mut written = 0;
                 for piece in pieces {
-                    written += black_box(crossing.take(piece.clone())).len();
+                    written += black_box(stream.take(piece.clone())).len();
                 }
-                written + crossing.end().len()
+                written + stream.end().len()
             });
     }
 

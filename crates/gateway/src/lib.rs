@@ -17,6 +17,9 @@ pub mod route;
 mod separating;
 pub mod settings;
 pub mod thinking;
+#[cfg(feature = "bench")]
+#[path = "../benches/support/translated_stream.rs"]
+pub mod translated_stream;
 pub mod turn;
 pub mod upstream;
 

@@ -64,7 +64,7 @@ const STEPS: &[Step] = &[
     },
     Step {
         name: "clippy",
-        about: "cargo clippy --workspace --all-targets -- -D warnings",
+        about: "cargo clippy --workspace --all-targets --all-features -- -D warnings",
         needs: &["fmt"],
         compiles_in: Some(Folder::Debug),
         run: clippy,
@@ -221,7 +221,8 @@ fn format() -> Result<(), Failure> {
 
 fn clippy() -> Result<(), Failure> {
     let mut clippy = workspace::cargo();
-    clippy.args(["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"]);
+    clippy.args(["clippy", "--workspace", "--all-targets", "--all-features", "--locked"]);
+    clippy.args(["--", "-D", "warnings"]);
     command::run(&mut clippy)
 }
 

@@ -4,7 +4,6 @@
 
 pub(crate) mod block_tap;
 pub(crate) mod call_ids;
-pub mod crossing;
 pub(crate) mod custom_tools;
 mod deferred_signature;
 pub(crate) mod opaque_tap;

@@ -1,4 +1,5 @@
-//! The translation of one streamed reply without a server around it. Only the benches use this.
+//! The translation of one streamed reply without a server around it. The crate compiles this file with
+//! its feature `bench`, because it needs private parts.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -21,9 +22,9 @@ use crate::turn::log::SharedTurn;
 
 /// A streamed reply that is translated from one dialect to another.
 #[derive(Debug)]
-pub struct Crossing(TranslatedReply<Encoder>);
+pub struct TranslatedStream(TranslatedReply<Encoder>);
 
-impl Crossing {
+impl TranslatedStream {
     /// Starts the reply to a request, as a turn would.
     pub fn new(
         gateway: &Gateway,
