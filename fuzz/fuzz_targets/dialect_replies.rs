@@ -22,7 +22,7 @@ fuzz_target!(|input: &[u8]| {
 /// Returns the events as text, after checking that only the last one is an end. Also writes each event
 /// in every client dialect.
 fn read(upstream: &dyn UpstreamDialect, pieces: &[&[u8]], streamed: bool) -> Vec<String> {
-    let target = Target::new("m", "");
+    let target = Target { model: "m", profile: upstream.profile("") };
     let request = Request::default();
     let identity = ReplyIdentity::new("0", 0);
     let mut writers: Vec<_> =

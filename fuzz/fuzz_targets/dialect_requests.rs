@@ -16,7 +16,7 @@ fuzz_target!(|input: &[u8]| {
             continue;
         };
         for upstream in UPSTREAM {
-            let target = Target::new("m", "");
+            let target = Target { model: "m", profile: upstream.profile("") };
             let written = upstream.write_request(&read.request, &target).value;
             let body: serde_json::Value =
                 serde_json::from_slice(&written.body).expect("a written request is JSON");

@@ -66,7 +66,7 @@ fn across(bencher: Bencher<'_, '_>, name: &str) {
     let own = CLIENT.iter().find(|own| own.name() == upstream.name());
     let Some(own) = own else { return };
     let reply = write(*own, &events(DELTAS));
-    let target = Target::new("m", "");
+    let target = Target { model: "m", profile: upstream.profile("") };
     let mut out = Vec::with_capacity(16 << 20);
     bencher.counter(ItemsCount::new(DELTAS)).bench_local(|| {
         let mut reader = upstream.reply_reader(&target, true);

@@ -10,8 +10,8 @@ use throughline_canonical::{
 use throughline_codec::dialects::{self, ReplyIdentity, Target};
 
 fn read(dialect: &str, bytes: &[u8], streamed: bool) -> Reply {
-    let target = Target::new("m", "");
     let upstream = dialects::upstream(dialect).expect("a dialect");
+    let target = Target { model: "m", profile: upstream.profile("") };
     let mut reader = upstream.reply_reader(&target, streamed);
     let mut fold = Fold::default();
     reader.push(bytes, &mut |event| fold.push(&event));

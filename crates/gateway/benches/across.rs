@@ -136,7 +136,7 @@ impl Pair {
 
     /// Measures reader and writer alone.
     fn codec(&self, bencher: Bencher<'_, '_>, deltas: usize, pieces: &[Bytes]) {
-        let target = Target::new("m", "");
+        let target = Target { model: "m", profile: self.upstream.profile("") };
         let mut out = Vec::with_capacity(1 << 20);
         bencher.counter(ItemsCount::new(deltas)).bench_local(|| {
             let mut reader = self.upstream.reply_reader(&target, true);

@@ -18,8 +18,8 @@ pub struct Backend {
     pub name: String,
     /// The dialect it speaks.
     pub dialect: &'static dyn UpstreamDialect,
-    /// The variant of the dialect. Empty for the dialect itself.
-    pub variant: String,
+    /// The variant of the dialect.
+    pub profile: &'static Profile,
     /// How raw model text is parsed, if the backend sends it.
     pub raw_text: RawText,
     /// The base URL, without a trailing slash or version.
@@ -144,11 +144,6 @@ impl Backend {
         Err(Fault::invalid(format!(
             "backend `{name}` is off because its key is missing; {to_do} and restart the gateway"
         )))
-    }
-
-    /// What is known about the dialect and variant that the backend speaks.
-    pub fn profile(&self) -> &'static Profile {
-        self.dialect.profile(&self.variant)
     }
 
     /// This backend's name of a model. `None` if the name does not change.

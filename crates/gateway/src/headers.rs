@@ -2,7 +2,6 @@
 
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 
-use throughline_codec::dialects::UpstreamDialect;
 use throughline_codec::dialects::blocks::BETA_HEADER;
 use throughline_codec::dialects::client_headers::{KEYS, key_in_query};
 
@@ -82,7 +81,7 @@ pub fn upstream(client: &HeaderMap, backend: &Backend, body: Body) -> HeaderMap 
         headers.insert(header::ACCEPT_ENCODING, IDENTITY);
     }
     if let Auth::Key(key) = &backend.auth {
-        let (name, key) = backend.dialect.key_header(key, &backend.variant);
+        let (name, key) = backend.profile.key_header(key);
         if let Ok(mut value) = HeaderValue::from_str(&key) {
             value.set_sensitive(true);
             headers.insert(name, value);
@@ -109,11 +108,10 @@ pub fn client(upstream: &HeaderMap, auth: &Auth) -> HeaderMap {
 pub fn translated(
     incoming: &IncomingRequest,
     backend: &Backend,
-    dialect: &dyn UpstreamDialect,
     more: &[(&'static str, String)],
 ) -> HeaderMap {
     let key = credential(incoming, backend);
-    let key = (!key.is_empty()).then(|| dialect.key_header(&key, &backend.variant));
+    let key = (!key.is_empty()).then(|| backend.profile.key_header(&key));
     let mut headers = HeaderMap::new();
     headers.insert(header::CONTENT_TYPE, JSON);
     headers.insert(header::ACCEPT_ENCODING, IDENTITY);

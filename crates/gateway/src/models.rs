@@ -223,14 +223,13 @@ impl Gateway {
         {
             return Ok(list.clone());
         }
-        let path = backend.dialect.models_path(&backend.variant);
         let version = backend.dialect.list_headers();
         let response = self
             .request(
                 backend,
                 &Method::GET,
-                (&path, backend.dialect.list_query()),
-                headers::translated(incoming, backend, backend.dialect, &version),
+                (backend.profile.models_path, backend.dialect.list_query()),
+                headers::translated(incoming, backend, &version),
                 whole(bytes::Bytes::new()),
                 LIST_TIMEOUT,
             )

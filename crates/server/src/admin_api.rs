@@ -42,7 +42,7 @@ pub async fn backends(State(app): AppState) -> Response {
             let mut entry = json!({
                 "name": backend.name,
                 "dialect": backend.dialect.name(),
-                "variant": backend.variant,
+                "variant": backend.profile.name,
                 "base_url": backend.base_url,
                 "domain": backend.domain,
                 "healthy": gateway.healthy(&backend.name),

@@ -251,7 +251,7 @@ fn backend(configured: &config::Backend, base_url: String) -> Backend {
     Backend {
         name: configured.name.clone(),
         dialect: configured.wire_dialect.upstream(),
-        variant: configured.variant.clone(),
+        profile: configured.profile(),
         raw_text: configured.raw_text.clone(),
         base_url,
         domain: configured.signature_domain.clone(),
@@ -346,7 +346,7 @@ mod tests {
             .iter()
             .map(|backend| {
                 let dialect = backend.dialect.name();
-                (dialect, backend.variant.as_str(), backend.raw_text.clone())
+                (dialect, backend.profile.name, backend.raw_text.clone())
             })
             .collect();
         let expected = [

@@ -176,8 +176,13 @@ impl fmt::Debug for dyn ClientDialect {
 pub trait UpstreamDialect: Sync {
     /// The name in paths of the corpus, in configuration and in reports.
     fn name(&self) -> &'static str;
-    /// What the gateway has to know about a variant of it.
-    fn profile(&self, variant: &str) -> &'static Profile;
+    /// What the gateway has to know about its variants. The first one is the default.
+    fn profiles(&self) -> &'static [Profile];
+    /// The profile of the variant with this name; the default if there is none.
+    fn profile(&self, variant: &str) -> &'static Profile {
+        let profiles = self.profiles();
+        profiles.iter().find(|profile| profile.name == variant).unwrap_or(&profiles[0])
+    }
     /// Writes a request for a target. Parts that the target cannot express are losses.
     fn write_request(&self, request: &Request, target: &Target<'_>) -> Lossy<Outgoing>;
     /// Asks the provider to drop thinking that is bound to another conversation instead of failing.
@@ -197,8 +202,6 @@ pub trait UpstreamDialect: Sync {
     fn cannot_think(&self, _status: u16, _body: &[u8]) -> bool {
         false
     }
-    /// The header that carries the API key.
-    fn key_header(&self, key: &str, variant: &str) -> (&'static str, String);
     /// Writes a request that counts tokens; `None` if providers of this dialect cannot count.
     fn write_count(&self, _: &Request, _: &Target<'_>) -> Option<Lossy<Outgoing>> {
         None
@@ -207,8 +210,6 @@ pub trait UpstreamDialect: Sync {
     fn read_count(&self, _: &[u8]) -> Option<u64> {
         None
     }
-    /// The path of the provider's model list.
-    fn models_path(&self, variant: &str) -> String;
     /// The query that gets the whole list in one page.
     fn list_query(&self) -> Option<&'static str> {
         None
@@ -330,17 +331,8 @@ pub trait ReplyWriter: Send {
 pub struct Target<'a> {
     /// The provider's name of the model.
     pub model: &'a str,
-    /// The variant of the dialect that the provider speaks; empty for the plain dialect.
-    pub variant: &'a str,
-    /// Whether the provider takes thinking without a signature.
-    pub takes_unsigned: bool,
-}
-
-impl<'a> Target<'a> {
-    /// A target that takes only signed thinking, unless its variant takes more.
-    pub const fn new(model: &'a str, variant: &'a str) -> Self {
-        Self { model, variant, takes_unsigned: false }
-    }
+    /// The variant of the dialect that the provider speaks.
+    pub profile: &'static Profile,
 }
 
 /// A request that is ready to send.

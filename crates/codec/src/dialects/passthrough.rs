@@ -8,6 +8,7 @@ use throughline_canonical::{Fault, Lossy};
 
 use super::RequestParts;
 use super::opaque_outline::{OpaqueOutline, OpaquePart};
+use super::profile::Profile;
 use crate::framing::sse::Frame;
 use crate::json::{Span, complete_object, finish_character, validate};
 
@@ -22,7 +23,7 @@ pub trait Passthrough: Sync {
         None
     }
     /// The upstream path of a request. `renamed` means that the client used an alias of the model.
-    fn path(&self, path: &str, _model: &str, _renamed: bool, _variant: &str) -> String {
+    fn path(&self, path: &str, _model: &str, _renamed: bool, _: &Profile) -> String {
         path.to_owned()
     }
     /// The JSON path of a message or of a part of it.
@@ -33,11 +34,11 @@ pub trait Passthrough: Sync {
         }
     }
     /// Whether servers of this variant reject this part although it is their own.
-    fn refuses(&self, _: &OpaquePart, _variant: &str) -> bool {
+    fn refuses(&self, _: &OpaquePart, _: &Profile) -> bool {
         false
     }
     /// Adds what servers of a variant require to the body; `None` if nothing changes.
-    fn complete(&self, _body: &[u8], _variant: &str) -> Lossy<Option<Vec<u8>>> {
+    fn complete(&self, _body: &[u8], _: &Profile) -> Lossy<Option<Vec<u8>>> {
         Lossy::default()
     }
     /// The signature as the wire carries it. Some dialects store more than that in a signature.

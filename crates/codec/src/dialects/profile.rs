@@ -6,9 +6,19 @@
 
 use throughline_canonical::{Effort, ThinkingForm};
 
+use super::{gemini, openai_chat};
+
 /// An upstream dialect in one of its variants.
 #[derive(Clone, Copy, Debug)]
 pub struct Profile {
+    /// The name of the variant in the configuration; empty for the plain dialect.
+    pub name: &'static str,
+    /// The data of the dialect's own readers and writers.
+    pub server: Server,
+    /// The path of the model list.
+    pub models_path: &'static str,
+    /// The header that carries the API key.
+    pub key_header: &'static str,
     /// What of the past goes back.
     pub replay: Replay,
     /// How a model is asked to think.
@@ -31,6 +41,35 @@ pub struct Profile {
     pub model_in_path: bool,
     /// Another dialect that the same address serves, and that models need for reasoning.
     pub reasoning_dialect: Option<&'static str>,
+    /// The profile for requests with unsigned blocks, where it differs.
+    pub for_unsigned: Option<&'static Profile>,
+}
+
+impl Profile {
+    /// The name and the value of the header that carries this API key.
+    pub fn key_header(&self, key: &str) -> (&'static str, String) {
+        let value = match self.key_header {
+            BEARER => format!("Bearer {key}"),
+            _ => key.to_owned(),
+        };
+        (self.key_header, value)
+    }
+}
+
+/// The header most providers read a key from, after the word `Bearer`.
+pub(super) const BEARER: &str = "authorization";
+
+/// The data of the dialect's own readers and writers.
+#[derive(Clone, Copy, Debug)]
+pub enum Server {
+    /// There is none.
+    Plain,
+    /// The server accepts blocks without a signature.
+    Unsigned,
+    /// One of the chat servers.
+    Chat(&'static openai_chat::variants::Variant),
+    /// One of the servers of Gemini's models.
+    Gemini(gemini::Variant),
 }
 
 /// What becomes of each part of the past that was made by the target itself.

@@ -540,7 +540,7 @@ mod tests {
     /// What a dialect's bytes say, read in pieces of this size with the stage behind.
     fn behind(upstream: &dyn UpstreamDialect, bytes: &[u8], size: usize) -> Reply {
         let recipe = Recipe::family("qwen3").unwrap();
-        let target = Target::new("qwen3-8b", "");
+        let target = Target { model: "qwen3-8b", profile: upstream.profile("") };
         let stage = Stage::new(&recipe, Options::default(), Delivery::Streamed);
         let mut reader = RawTextReader::new(upstream.reply_reader(&target, true), stage);
         let mut fold = Fold::default();

@@ -93,13 +93,13 @@ fn requests_survive_a_round_trip_in_their_dialect() {
                 let Ok(Accepted { request, .. }) = incoming.read(client) else {
                     continue;
                 };
-                let first = upstream.write_request(&request, &target(&request));
+                let first = upstream.write_request(&request, &target(upstream, &request));
                 // A request that lost all its messages is no request.
                 let Ok(Accepted { request: read, .. }) = read_back(client, &first.value) else {
                     assert_ne!(first.losses, [], "{at}");
                     continue;
                 };
-                let second = upstream.write_request(&read, &target(&read));
+                let second = upstream.write_request(&read, &target(upstream, &read));
                 let body = |bytes: &[u8]| serde_json::from_slice::<Value>(bytes).unwrap();
                 assert_eq!(body(&second.value.body), body(&first.value.body), "{at}");
                 let new: Vec<&Loss> =

@@ -59,7 +59,7 @@ fn outlines_find_and_remove_exactly_the_thinking() {
             .iter()
             .flat_map(|variant| requests().into_iter().map(move |request| (*variant, request)))
         {
-            let target = Target::new(&shared.model, variant);
+            let target = Target { model: &shared.model, profile: upstream.profile(variant) };
             let written = upstream.write_request(&shared, &target).value;
             let read = |body: &[u8]| {
                 let asked = RequestParts { path: &written.path, query: &written.query, body };

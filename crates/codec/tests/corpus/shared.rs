@@ -68,8 +68,8 @@ fn body(bytes: &[u8]) -> Value {
     serde_json::from_slice(bytes).unwrap()
 }
 
-pub(crate) fn target(request: &Request) -> Target<'_> {
-    Target::new(&request.model, "")
+pub(crate) fn target<'a>(dialect: &dyn UpstreamDialect, request: &'a Request) -> Target<'a> {
+    Target { model: &request.model, profile: dialect.profile("") }
 }
 
 /// Reads a written request as a client's.
@@ -96,10 +96,10 @@ fn shared_requests_survive_a_round_trip_up_to_their_losses() {
     for (upstream, client) in pairs() {
         for (capture, request) in requests() {
             let at = format!("{} by {}", capture.name, upstream.name());
-            let first = upstream.write_request(&request, &target(&request));
+            let first = upstream.write_request(&request, &target(upstream, &request));
             let read = read_back(client, &first.value);
             let read = read.unwrap_or_else(|fault| panic!("{at}: {fault}")).request;
-            let again = upstream.write_request(&read, &target(&read));
+            let again = upstream.write_request(&read, &target(upstream, &read));
             assert_eq!(body(&again.value.body), body(&first.value.body), "{at}");
             let new: Vec<&Loss> =
                 again.losses.iter().filter(|loss| !first.losses.contains(loss)).collect();
@@ -182,7 +182,7 @@ fn read<'a>(
     pieces: impl IntoIterator<Item = &'a [u8]>,
     streamed: bool,
 ) -> Vec<String> {
-    let target = Target::new(MODEL, "");
+    let target = Target { model: MODEL, profile: dialect.profile("") };
     let mut reader = dialect.reply_reader(&target, streamed);
     let mut lines = Vec::new();
     let mut line = |event: Event<'_>| lines.push(serde_json::to_string(&event).unwrap());

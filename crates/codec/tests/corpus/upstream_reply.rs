@@ -43,7 +43,7 @@ impl Incoming {
         pieces: impl IntoIterator<Item = &'a [u8]>,
         mut each: impl FnMut(&Event<'_>),
     ) -> (Vec<String>, Value) {
-        let target = Target::new("m", &self.variant);
+        let target = Target { model: "m", profile: self.dialect.profile(&self.variant) };
         let mut reader = self.dialect.reply_reader(&target, self.streamed);
         let mut events = Vec::new();
         let mut take = |event: Event<'_>| {

@@ -29,7 +29,7 @@ fn check_shared(dialect: &dyn UpstreamDialect, folder: &str, findings: &mut Find
     let folder = root().join(folder);
     let mut heads = String::new();
     for (Capture { name, .. }, request) in requests() {
-        let Lossy { value, losses } = dialect.write_request(&request, &target(&request));
+        let Lossy { value, losses } = dialect.write_request(&request, &target(dialect, &request));
         let body = pretty(&serde_json::from_slice(&value.body).unwrap());
         findings.golden(folder.join(format!("{name}.json")), Some(&body));
         if !losses.is_empty() {
@@ -59,10 +59,10 @@ fn write_row(dialect: &dyn UpstreamDialect, capture: &Capture, mut row: Value) -
         .unwrap_or_else(|error| panic!("{}: {error}: {spelled}", capture.name));
     // A misspelled member would be skipped silently.
     assert_eq!(serde_json::to_value(&request).unwrap(), spelled, "{}", capture.name);
-    let target = Target::new(
-        row["model"].as_str().unwrap_or(&request.model),
-        row["variant"].as_str().unwrap_or_default(),
-    );
+    let target = Target {
+        model: row["model"].as_str().unwrap_or(&request.model),
+        profile: dialect.profile(row["variant"].as_str().unwrap_or_default()),
+    };
     let Lossy { value, losses } = match row["counts_tokens"] == true {
         true => dialect.write_count(&request, &target).unwrap(),
         false => dialect.write_request(&request, &target),

@@ -73,7 +73,7 @@ impl TranslatedStream {
             returns_call_ids: client.returns_call_ids(),
             separating: std::sync::Arc::default(),
         };
-        let target = Target::new("m", "");
+        let target = Target { model: "m", profile: upstream.profile("") };
         let vault = gateway.vault.clone();
         let source = EventSource {
             decoder: None,

@@ -173,7 +173,7 @@ impl Gateway {
     /// Whether an edit in place is enough for the request and its reply.
     async fn can_pass(&self, attempt: &Attempt<'_>) -> bool {
         let (parsed, backend) = (attempt.request, attempt.backend);
-        let raw = backend.profile().raw_text && backend.raw_text.family.as_deref() != Some("none");
+        let raw = backend.profile.raw_text && backend.raw_text.family.as_deref() != Some("none");
         // A request that cannot be read in full can still pass.
         let Ok(accepted) = parsed.canonical() else {
             return !raw;

@@ -118,7 +118,7 @@ impl Gateway {
             decision: Decision {
                 lane: Lane::Passthrough,
                 dialect: backend.dialect,
-                profile: backend.profile(),
+                profile: backend.profile,
                 losses: Vec::new(),
                 session: answer.session,
                 target: target.clone(),
@@ -188,7 +188,7 @@ impl PartDecider<'_> {
             let edit = match replayable {
                 Some((block, key)) => {
                     let mut decided = judge(self.recall, part, &block, verdicts.next(), self.drops);
-                    if plan.dialect.refuses(part, &self.backend.variant) {
+                    if plan.dialect.refuses(part, self.backend.profile) {
                         decided.leave_out(reads_thinking(self.backend));
                     }
                     plan.record(part, key, &decided);
@@ -236,7 +236,7 @@ impl OpaquePlan {
         if let Some(edited) = edited {
             self.body = edited.into();
         }
-        let completed = self.dialect.complete(&self.body, &attempt.backend.variant);
+        let completed = self.dialect.complete(&self.body, attempt.backend.profile);
         if let Some(completed) = completed.value {
             self.body = completed.into();
         }
@@ -267,7 +267,7 @@ impl Gateway {
 
 /// Whether a backend accepts a skip-validation signature for calls of other makers.
 pub(crate) fn has_skip_signature(backend: &Backend) -> bool {
-    let profile = backend.profile();
+    let profile = backend.profile;
     let (kind, position) = (Part::CallSignature, Position::OpenLoop);
     let foreign = replay_table::treat(profile, kind, Maker::Foreign, position);
     foreign == Treatment::Skipped
@@ -275,7 +275,7 @@ pub(crate) fn has_skip_signature(backend: &Backend) -> bool {
 
 /// Whether a backend reads its own thinking at all.
 fn reads_thinking(backend: &Backend) -> bool {
-    let profile = backend.profile();
+    let profile = backend.profile;
     let (kind, position) = (Part::Thinking, Position::OpenLoop);
     let own = replay_table::treat(profile, kind, Maker::Same, position);
     own != Treatment::Unneeded

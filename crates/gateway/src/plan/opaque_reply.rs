@@ -55,7 +55,7 @@ impl Plan for OpaquePlan {
         };
         let passthrough = backend.dialect.passthrough();
         OutboundRequest {
-            path: passthrough.path(path, &self.decision.model, renamed, &backend.variant),
+            path: passthrough.path(path, &self.decision.model, renamed, backend.profile),
             query: query.filter(|query| !query.is_empty()),
             headers,
             body,
@@ -142,7 +142,7 @@ impl Plan for OpaquePlan {
         let injector = passthrough.injector();
         let model = decision.model;
         let reply = gateway.forward(attempt, response, permit, alias, &losses, |events| {
-            let target = dialects::Target::new(&model, &attempt.backend.variant);
+            let target = dialects::Target { model: &model, profile: attempt.backend.profile };
             // The backend decides whether it streams, whatever the client asked for.
             let reader = (request.operation == Operation::Generate)
                 .then(|| attempt.backend.dialect.reply_reader(&target, events));

@@ -46,7 +46,6 @@ pub(crate) struct TranslatedPlan {
     pub(crate) decision: Decision,
     /// The client's request, for the reply writer.
     pub(crate) accepted: Arc<Accepted>,
-    pub(crate) variant: String,
     pub(crate) outgoing: Outgoing,
     /// Whether the backend itself counts tokens, if the client asked for a count.
     pub(crate) counted: bool,
@@ -110,7 +109,6 @@ impl Gateway {
                 target: past.target,
             },
             accepted: draft.accepted,
-            variant: draft.to.variant,
             outgoing,
             counted,
             blocks,
@@ -144,7 +142,6 @@ struct Draft<'a> {
 /// The target of a request.
 struct Destination {
     dialect: &'static dyn UpstreamDialect,
-    variant: String,
     profile: &'static Profile,
     /// The model's name at the backend.
     model: String,
@@ -187,7 +184,6 @@ impl<'a> Draft<'a> {
                 known: attempt.settings.catalog.find_at(&attempt.backend.name, &model),
                 model,
                 dialect: attempt.backend.dialect,
-                variant: attempt.backend.variant.clone(),
                 profile: attempt.profile(),
             },
             custom_tools: CustomTools::default(),
@@ -212,9 +208,8 @@ impl<'a> Draft<'a> {
     }
 
     fn choose_dialect(&mut self) {
-        (self.to.dialect, self.to.variant) =
+        (self.to.dialect, self.to.profile) =
             dialect_for(self.attempt.backend, &self.request, &self.to.known);
-        self.to.profile = self.to.dialect.profile(&self.to.variant);
     }
 
     fn rewrite_custom_tools(&mut self) {
@@ -319,9 +314,10 @@ impl<'a> Draft<'a> {
     /// Writes the request in the backend's dialect. Also returns whether the backend counts tokens,
     /// if the client asked for a count.
     fn write(&self, adapted: &AdaptedHistory) -> (Lossy<Outgoing>, bool) {
+        let for_unsigned = self.to.profile.for_unsigned.filter(|_| adapted.unsigned);
         let target = dialects::Target {
-            takes_unsigned: adapted.unsigned,
-            ..dialects::Target::new(&self.to.model, &self.to.variant)
+            model: &self.to.model,
+            profile: for_unsigned.unwrap_or(self.to.profile),
         };
         let count = match self.attempt.request.operation {
             Operation::CountTokens => self.to.dialect.write_count(&self.request, &target),
@@ -389,18 +385,18 @@ pub(crate) fn dialect_for(
     backend: &Backend,
     request: &Request,
     model: &Model,
-) -> (&'static dyn UpstreamDialect, String) {
+) -> (&'static dyn UpstreamDialect, &'static Profile) {
     // A request with members that only the backend's own dialect has stays there.
     let bound = request.extra.contains_key(backend.dialect.name());
     // There is no reasoning to show if the model does not think.
     let thinks = request.thinking.is_wanted() && !bound && model.thinking != Some(Form::None);
-    let newer = backend.profile().reasoning_dialect.and_then(dialects::upstream);
+    let newer = backend.profile.reasoning_dialect.and_then(dialects::upstream);
     if let Some(newer) = newer
         && (thinks || thinking_setting::wants_responses(request, model))
     {
-        return (newer, String::new());
+        return (newer, newer.profile(""));
     }
-    (backend.dialect, backend.variant.clone())
+    (backend.dialect, backend.profile)
 }
 
 impl TranslatedPlan {
@@ -420,7 +416,8 @@ impl TranslatedPlan {
         attempt: &Attempt<'_>,
         streamed: bool,
     ) -> Box<dyn ReplyReader> {
-        let target = dialects::Target::new(&self.decision.model, &self.variant);
+        let target =
+            dialects::Target { model: &self.decision.model, profile: self.decision.profile };
         let reader = self.decision.dialect.reply_reader(&target, streamed);
         let delivery = match streamed {
             true => Delivery::Streamed,

@@ -56,12 +56,12 @@ impl Plan for TranslatedPlan {
     }
 
     fn outbound(&self, attempt: &Attempt<'_>) -> OutboundRequest {
-        let (outgoing, dialect) = (&self.outgoing, self.decision.dialect);
+        let outgoing = &self.outgoing;
         let (incoming, backend) = (&attempt.request.incoming, attempt.backend);
         OutboundRequest {
             path: outgoing.path.clone(),
             query: (!outgoing.query.is_empty()).then(|| outgoing.query.clone()),
-            headers: headers::translated(incoming, backend, dialect, &outgoing.headers),
+            headers: headers::translated(incoming, backend, &outgoing.headers),
             body: Bytes::copy_from_slice(&outgoing.body),
             streamed: attempt.request.stream,
         }

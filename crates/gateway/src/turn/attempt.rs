@@ -37,7 +37,7 @@ pub(crate) struct Attempt<'a> {
 impl Attempt<'_> {
     /// What is known about the dialect and variant that the backend speaks.
     pub(crate) fn profile(&self) -> &'static Profile {
-        self.backend.profile()
+        self.backend.profile
     }
 
     /// Rejects a model name that would change the request path, such as `../files`.

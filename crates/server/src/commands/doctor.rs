@@ -120,14 +120,13 @@ async fn check_backend(backend: &Backend) -> Finding {
         };
         return ok(format!("backend `{name}`: built-in simulator{speaks}"));
     };
-    let dialect = backend.wire_dialect.upstream();
     let mut headers = Vec::new();
     if backend.wire_dialect == Dialect::Anthropic {
         headers.push(("anthropic-version", "2023-06-01".to_owned()));
     }
     let has_key = match &backend.auth {
         Auth::Key(key) => {
-            headers.push(dialect.key_header(key, &backend.variant));
+            headers.push(backend.profile().key_header(key));
             true
         }
         Auth::None | Auth::Passthrough => false,
@@ -135,7 +134,7 @@ async fn check_backend(backend: &Backend) -> Finding {
             return ok(format!("backend `{name}` is off; to use it, set {variable}"));
         }
     };
-    match get(&join_url(base, &backend.models_path()), &headers).await {
+    match get(&join_url(base, backend.models_path()), &headers).await {
         Ok(401 | 403) if has_key => failed(
             format!("backend `{name}` at {base} rejects the key"),
             "check the key, or the variable in `api_key_env`",

@@ -10,6 +10,7 @@ use throughline_codec::dialects::gemini::Gemini;
 use throughline_codec::dialects::ollama::Ollama;
 use throughline_codec::dialects::openai_chat::OpenAiChat;
 use throughline_codec::dialects::openai_responses::OpenAiResponses;
+use throughline_codec::dialects::profile::Profile;
 use throughline_gateway::backend::{Auth, Compat, RawText, Replay, Timeouts};
 use throughline_gateway::route::Routes;
 use throughline_gateway::settings::{Limits, Thinking};
@@ -179,14 +180,19 @@ pub enum Format {
 }
 
 impl Backend {
+    /// What is known about the variant.
+    pub fn profile(&self) -> &'static Profile {
+        self.wire_dialect.upstream().profile(&self.variant)
+    }
+
     /// Whether replies can be a model's raw text, with reasoning and tool calls still in it.
     pub fn has_raw_text(&self) -> bool {
-        self.wire_dialect.upstream().profile(&self.variant).raw_text
+        self.profile().raw_text
     }
 
     /// The path where the upstream lists its models.
-    pub fn models_path(&self) -> String {
-        self.wire_dialect.upstream().models_path(&self.variant)
+    pub fn models_path(&self) -> &'static str {
+        self.profile().models_path
     }
 }
 

@@ -109,8 +109,9 @@ impl WireFormat {
 
     /// The path that the dialect appends to an address.
     fn path(&self) -> String {
-        let target = Target::new("m", &self.variant);
-        let written = self.dialect.upstream().write_request(&Request::default(), &target);
+        let dialect = self.dialect.upstream();
+        let target = Target { model: "m", profile: dialect.profile(&self.variant) };
+        let written = dialect.write_request(&Request::default(), &target);
         written.value.path
     }
 

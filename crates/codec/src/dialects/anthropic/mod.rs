@@ -128,8 +128,8 @@ impl UpstreamDialect for Anthropic {
         NAME
     }
 
-    fn profile(&self, _: &str) -> &'static Profile {
-        &profile::PROFILE
+    fn profiles(&self) -> &'static [Profile] {
+        &profile::PROFILES
     }
 
     fn drop_bound(&self, request: &mut Request) {
@@ -159,10 +159,6 @@ impl UpstreamDialect for Anthropic {
         refusal::classify(status, body)
     }
 
-    fn models_path(&self, _: &str) -> String {
-        "/v1/models".to_owned()
-    }
-
     fn list_query(&self) -> Option<&'static str> {
         Some("limit=1000")
     }
@@ -173,10 +169,6 @@ impl UpstreamDialect for Anthropic {
 
     fn read_models(&self, answer: &Value) -> Vec<ModelCard> {
         model_card::read(answer)
-    }
-
-    fn key_header(&self, key: &str, _: &str) -> (&'static str, String) {
-        ("x-api-key", key.to_owned())
     }
 
     fn write_count(&self, request: &Request, target: &Target<'_>) -> Option<Lossy<Outgoing>> {

@@ -4,11 +4,22 @@ use throughline_canonical::{Effort, ThinkingForm};
 
 use super::MAX_TOOL_NAME;
 use crate::dialects::profile::{
-    BlockRules, BudgetFor, MessageOrder, Profile, Replay, Shows, ThinkingControls, ToolNames,
+    BlockRules, BudgetFor, MessageOrder, Profile, Replay, Server, Shows, ThinkingControls,
+    ToolNames,
 };
 
+/// The provider itself, and servers that accept thinking without a signature.
+pub(super) static PROFILES: [Profile; 2] =
+    [Profile { for_unsigned: Some(&UNSIGNED), ..PLAIN }, UNSIGNED];
+
+const UNSIGNED: Profile = Profile { name: "unsigned", server: Server::Unsigned, ..PLAIN };
+
 /// Signed blocks, and a thinking setting with modes and an effort.
-pub(super) static PROFILE: Profile = Profile {
+const PLAIN: Profile = Profile {
+    name: "",
+    server: Server::Plain,
+    models_path: "/v1/models",
+    key_header: "x-api-key",
     replay: Replay::SIGNED_BLOCKS,
     thinking: ThinkingControls {
         between_tools: true,
@@ -33,4 +44,5 @@ pub(super) static PROFILE: Profile = Profile {
     thinking_tags: None,
     model_in_path: false,
     reasoning_dialect: None,
+    for_unsigned: None,
 };

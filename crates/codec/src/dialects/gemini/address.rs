@@ -124,6 +124,8 @@ pub fn write(model: &str, method: Method, variant: Variant) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::dialects::UpstreamDialect;
+    use crate::dialects::gemini::Gemini;
 
     #[test]
     fn every_client_path_names_its_model() {
@@ -164,13 +166,13 @@ mod tests {
                     continue;
                 }
                 for method in Method::ALL {
-                    let path = write(model, method, Variant::read(variant));
+                    let path = write(model, method, Gemini.profile(variant).gemini());
                     assert!(path.is_ascii() && !path.contains(['?', '#', ' ']), "{path}");
                     assert_eq!(read(&path), Ok((model.to_owned(), method)), "{path}");
                 }
             }
         }
-        let vertex = Variant::read("vertex");
+        let vertex = Gemini.profile("vertex").gemini();
         for (model, path) in [
             ("g", "/publishers/google/models/g:countTokens"),
             ("publishers/x/models/g", "/publishers/x/models/g:countTokens"),

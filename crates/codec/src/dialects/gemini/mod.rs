@@ -13,8 +13,7 @@ use serde_json::Value;
 use throughline_canonical::{Event, Fault, Loss, Lossy, Request};
 
 use super::passthrough::Passthrough;
-use crate::dialects::profile::Profile;
-use crate::dialects::shared::key_header::bearer;
+use crate::dialects::profile::{Profile, Server};
 use crate::dialects::shared::losses::lost_part;
 use crate::dialects::shared::members::read_count;
 use crate::dialects::shared::names::GEMINI;
@@ -136,8 +135,8 @@ impl UpstreamDialect for Gemini {
         NAME
     }
 
-    fn profile(&self, _: &str) -> &'static Profile {
-        &profile::PROFILE
+    fn profiles(&self) -> &'static [Profile] {
+        &profile::PROFILES
     }
 
     fn write_request(&self, request: &Request, target: &Target<'_>) -> Lossy<Outgoing> {
@@ -146,7 +145,7 @@ impl UpstreamDialect for Gemini {
     }
 
     fn reply_reader(&self, target: &Target<'_>, streamed: bool) -> Box<dyn ReplyReader> {
-        Box::new(upstream_reply::Reader::new(streamed, Variant::read(target.variant).cumulative))
+        Box::new(upstream_reply::Reader::new(streamed, target.profile.gemini().cumulative))
     }
 
     fn read_fault(&self, status: u16, body: &[u8]) -> Fault {
@@ -158,24 +157,12 @@ impl UpstreamDialect for Gemini {
         refusal::in_gemini_text(&message).filter(|_| status == 400).map(Refusal::from)
     }
 
-    fn models_path(&self, variant: &str) -> String {
-        if Variant::read(variant).vertex {
-            "/publishers/google/models".to_owned()
-        } else {
-            "/v1beta/models".to_owned()
-        }
-    }
-
     fn list_query(&self) -> Option<&'static str> {
         Some("pageSize=1000")
     }
 
     fn read_models(&self, answer: &Value) -> Vec<ModelCard> {
         model_card::read(answer)
-    }
-
-    fn key_header(&self, key: &str, variant: &str) -> (&'static str, String) {
-        if Variant::read(variant).vertex { bearer(key) } else { ("x-goog-api-key", key.to_owned()) }
     }
 
     fn write_count(&self, request: &Request, target: &Target<'_>) -> Option<Lossy<Outgoing>> {
@@ -191,7 +178,7 @@ impl UpstreamDialect for Gemini {
     }
 }
 
-/// The variant of a target: words separated by non-letters.
+/// A server of Gemini's models.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Variant {
     /// Vertex, which has other paths.
@@ -200,15 +187,12 @@ pub struct Variant {
     pub cumulative: bool,
 }
 
-impl Variant {
-    /// Parses the words.
-    pub fn read(words: &str) -> Self {
-        let has = |wanted: &str| {
-            words
-                .split(|letter: char| !letter.is_alphabetic())
-                .any(|word| word.eq_ignore_ascii_case(wanted))
-        };
-        Self { vertex: has("vertex"), cumulative: has("cumulative") }
+impl Profile {
+    fn gemini(&self) -> Variant {
+        match self.server {
+            Server::Gemini(variant) => variant,
+            _ => Variant::default(),
+        }
     }
 }
 
@@ -267,20 +251,6 @@ const ARGUMENTS_DEPTH: usize = 100;
 #[cfg(test)]
 mod own_tests {
     use super::*;
-
-    #[test]
-    fn variant_is_a_set_of_words() {
-        for (words, vertex, cumulative) in [
-            ("", false, false),
-            ("vertex", true, false),
-            ("cumulative", false, true),
-            ("vertex cumulative", true, true),
-            ("cumulative,Vertex", true, true),
-            ("vertexes", false, false),
-        ] {
-            assert_eq!(Variant::read(words), Variant { vertex, cumulative });
-        }
-    }
 
     #[test]
     fn arguments_become_an_object_on_one_line() {

@@ -2,14 +2,38 @@
 
 use throughline_canonical::{Effort, ThinkingForm};
 
-use super::MAX_TOOL_NAME;
+use super::{MAX_TOOL_NAME, Variant};
 use crate::dialects::profile::{
-    BlockRules, BudgetFor, MessageOrder, Profile, Replay, Shows, ThinkingControls, ToolNames,
-    Treatment,
+    BEARER, BlockRules, BudgetFor, MessageOrder, Profile, Replay, Server, Shows, ThinkingControls,
+    ToolNames, Treatment,
 };
 
+/// Google's own API and Vertex, which has other paths. Some servers repeat the answer in every chunk.
+pub(super) static PROFILES: [Profile; 4] = [
+    PLAIN,
+    Profile { name: "cumulative", server: server(false, true), ..PLAIN },
+    VERTEX,
+    Profile { name: "vertex cumulative", server: server(true, true), ..VERTEX },
+];
+
+const VERTEX: Profile = Profile {
+    name: "vertex",
+    server: server(true, false),
+    models_path: "/publishers/google/models",
+    key_header: BEARER,
+    ..PLAIN
+};
+
+const fn server(vertex: bool, cumulative: bool) -> Server {
+    Server::Gemini(Variant { vertex, cumulative })
+}
+
 /// Signatures on their own parts. The thoughts are summaries that the model never reads again.
-pub(super) static PROFILE: Profile = Profile {
+const PLAIN: Profile = Profile {
+    name: "",
+    server: server(false, false),
+    models_path: "/v1beta/models",
+    key_header: "x-goog-api-key",
     replay: Replay { text: Treatment::Verbatim, ..Replay::NOTHING.with_signed_calls() },
     thinking: ThinkingControls {
         automatic: &[None, Some(ThinkingForm::Budget)],
@@ -28,4 +52,5 @@ pub(super) static PROFILE: Profile = Profile {
     thinking_tags: None,
     model_in_path: true,
     reasoning_dialect: None,
+    for_unsigned: None,
 };

@@ -20,7 +20,7 @@ mod written;
 const PATH: &str = "/v1beta/models/gemini-3-pro:generateContent";
 
 fn write(request: &Request, variant: &str) -> (Lossy<Outgoing>, Value) {
-    let target = Target::new(&request.model, variant);
+    let target = Target { model: &request.model, profile: Gemini.profile(variant) };
     let written = Gemini.write_request(request, &target);
     let body = serde_json::from_slice(&written.value.body).unwrap();
     (written, body)
@@ -28,7 +28,7 @@ fn write(request: &Request, variant: &str) -> (Lossy<Outgoing>, Value) {
 
 /// The events of a reply as JSON lines, and the reply they make.
 fn events(streamed: bool, variant: &str, pieces: &[&[u8]]) -> (Vec<String>, Reply) {
-    let target = Target::new("gemini-3-pro", variant);
+    let target = Target { model: "gemini-3-pro", profile: Gemini.profile(variant) };
     let mut reader = Gemini.reply_reader(&target, streamed);
     let (mut lines, mut fold) = (Vec::new(), Fold::default());
     let mut take = |event: Event<'_>| {

@@ -13,7 +13,6 @@ use serde_json::Value;
 use throughline_canonical::{Delta, Effort, EndReason, Event, Fault, Loss, Lossy, Request};
 
 use crate::dialects::profile::Profile;
-use crate::dialects::shared::key_header::bearer;
 use crate::dialects::shared::losses::lost_part;
 use crate::dialects::shared::openai_errors;
 use crate::dialects::{
@@ -168,8 +167,8 @@ impl UpstreamDialect for Ollama {
         NAME
     }
 
-    fn profile(&self, _: &str) -> &'static Profile {
-        &profile::PROFILE
+    fn profiles(&self) -> &'static [Profile] {
+        &profile::PROFILES
     }
 
     fn write_request(&self, request: &Request, target: &Target<'_>) -> Lossy<Outgoing> {
@@ -188,15 +187,7 @@ impl UpstreamDialect for Ollama {
         status == 400 && openai_errors::says_cannot_think(&self.read_fault(status, body).message)
     }
 
-    fn models_path(&self, _: &str) -> String {
-        "/api/tags".to_owned()
-    }
-
     fn read_models(&self, answer: &Value) -> Vec<ModelCard> {
         model_card::read(answer)
-    }
-
-    fn key_header(&self, key: &str, _: &str) -> (&'static str, String) {
-        bearer(key)
     }
 }

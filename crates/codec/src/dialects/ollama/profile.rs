@@ -2,11 +2,16 @@
 
 use super::LEVELS;
 use crate::dialects::profile::{
-    BlockRules, MessageOrder, Profile, Replay, SwitchOn, ThinkingControls, ToolNames,
+    BEARER, BlockRules, MessageOrder, Profile, Replay, Server, SwitchOn, ThinkingControls,
+    ToolNames,
 };
 
 /// Thinking as text. The server's templates drop thinking of earlier turns by themselves.
-pub(super) static PROFILE: Profile = Profile {
+pub(super) static PROFILES: [Profile; 1] = [Profile {
+    name: "",
+    server: Server::Plain,
+    models_path: "/api/tags",
+    key_header: BEARER,
     replay: Replay::PRESENT_TURN,
     thinking: ThinkingControls {
         on: SwitchOn::Always,
@@ -23,4 +28,5 @@ pub(super) static PROFILE: Profile = Profile {
     thinking_tags: None,
     model_in_path: false,
     reasoning_dialect: None,
-};
+    for_unsigned: None,
+}];

@@ -14,7 +14,6 @@ use throughline_canonical::{BlockStart, Delta, Event, Fault, Loss, Lossy, Reques
 use super::passthrough::Passthrough;
 use crate::dialects::profile::Profile;
 use crate::dialects::shared::custom_tools::CustomToolFormat;
-use crate::dialects::shared::key_header::bearer;
 use crate::dialects::shared::losses::lost_part;
 use crate::dialects::shared::{names, openai_errors, openai_models};
 use crate::dialects::{
@@ -127,8 +126,8 @@ impl UpstreamDialect for OpenAiChat {
         NAME
     }
 
-    fn profile(&self, variant: &str) -> &'static Profile {
-        profile::find(variant)
+    fn profiles(&self) -> &'static [Profile] {
+        &profile::PROFILES
     }
 
     fn write_request(&self, request: &Request, target: &Target<'_>) -> Lossy<Outgoing> {
@@ -136,7 +135,7 @@ impl UpstreamDialect for OpenAiChat {
     }
 
     fn reply_reader(&self, target: &Target<'_>, streamed: bool) -> Box<dyn ReplyReader> {
-        Box::new(upstream_reply::Reader::new(variants::find(target.variant), streamed))
+        Box::new(upstream_reply::Reader::new(target.profile.chat(), streamed))
     }
 
     fn read_fault(&self, status: u16, body: &[u8]) -> Fault {
@@ -152,17 +151,8 @@ impl UpstreamDialect for OpenAiChat {
             && openai_errors::says_cannot_think(&openai_errors::read(status, body).message)
     }
 
-    fn models_path(&self, variant: &str) -> String {
-        let path = variants::find(variant).path;
-        path.replace("/chat/completions", "/models")
-    }
-
     fn read_models(&self, answer: &Value) -> Vec<ModelCard> {
         openai_models::read(answer)
-    }
-
-    fn key_header(&self, key: &str, _: &str) -> (&'static str, String) {
-        bearer(key)
     }
 
     fn passthrough(&self) -> &'static dyn Passthrough {

@@ -4,25 +4,22 @@ use std::sync::LazyLock;
 
 use super::variants::{self, CallSignature, Setting, VARIANTS, Variant};
 use crate::dialects::profile::{
-    BlockRules, BudgetFor, EffortsFor, MessageOrder, Profile, Replay, Shows, SwitchOn,
-    ThinkingControls, ToolNames,
+    BEARER, BlockRules, BudgetFor, EffortsFor, MessageOrder, Profile, Replay, Server, Shows,
+    SwitchOn, ThinkingControls, ToolNames,
 };
 use crate::dialects::shared::tool_names::OPENAI_MAX_NAME;
 
-static PROFILES: LazyLock<Vec<(&str, Profile)>> =
-    LazyLock::new(|| VARIANTS.iter().map(|variant| (variant.name, of(variant))).collect());
+pub(super) static PROFILES: LazyLock<Vec<Profile>> =
+    LazyLock::new(|| VARIANTS.iter().map(profile_of).collect());
 
-/// The profile of a variant.
-pub(super) fn find(variant: &str) -> &'static Profile {
-    let name = variants::find(variant).name;
-    let (_, profile) = PROFILES.iter().find(|(known, _)| *known == name).unwrap_or(&PROFILES[0]);
-    profile
-}
-
-fn of(variant: &Variant) -> Profile {
+fn profile_of(variant: &'static Variant) -> Profile {
     let replay = replay(variant);
     let passes_blocks_on = variant.replay == variants::Replay::Blocks;
     Profile {
+        name: variant.name,
+        server: Server::Chat(variant),
+        models_path: variant.models_path,
+        key_header: BEARER,
         replay: match variant.call_signature {
             CallSignature::Nowhere => replay,
             CallSignature::ExtraContent | CallSignature::ProviderFields => {
@@ -42,6 +39,7 @@ fn of(variant: &Variant) -> Profile {
         thinking_tags: variant.thinking_tags,
         model_in_path: false,
         reasoning_dialect: variant.official.then_some("openai_responses"),
+        for_unsigned: None,
     }
 }
 

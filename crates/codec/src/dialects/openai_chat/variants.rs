@@ -2,6 +2,8 @@
 
 use throughline_canonical::Effort;
 
+use crate::dialects::profile::{Profile, Server};
+
 use Effort::{High, Low, Max, Medium, Minimal};
 
 /// One kind of server. Many fields: each one is a column of the table.
@@ -11,6 +13,8 @@ pub struct Variant {
     pub name: &'static str,
     /// The path, relative to the base address.
     pub path: &'static str,
+    /// The path of the model list.
+    pub models_path: &'static str,
     /// The role of system messages.
     pub system_role: &'static str,
     /// It accepts one system message only, at the start.
@@ -114,9 +118,11 @@ pub enum CallSignature {
     ProviderFields,
 }
 
-/// Finds a variant by name; the plain dialect if there is none.
-pub fn find(name: &str) -> &'static Variant {
-    VARIANTS.iter().find(|variant| variant.name.eq_ignore_ascii_case(name)).unwrap_or(&OPENAI)
+/// Finds a variant by its name.
+#[cfg(test)]
+pub(super) fn find(name: &str) -> &'static Variant {
+    use crate::dialects::UpstreamDialect;
+    super::OpenAiChat.profile(name).chat()
 }
 
 /// Members that all servers of this dialect accept.
@@ -262,6 +268,16 @@ pub(super) fn known_member(name: &str) -> Option<&'static str> {
     lists.flatten().copied().find(|known| *known == name)
 }
 
+impl Profile {
+    /// The row of a profile of this dialect.
+    pub(super) fn chat(&self) -> &'static Variant {
+        match self.server {
+            Server::Chat(variant) => variant,
+            _ => &VARIANTS[0],
+        }
+    }
+}
+
 impl Variant {
     /// Whether a member may be sent.
     pub fn takes(&self, member: &str) -> bool {
@@ -272,6 +288,7 @@ impl Variant {
 const OPENAI: Variant = Variant {
     name: "openai",
     path: "/v1/chat/completions",
+    models_path: "/v1/models",
     system_role: "developer",
     joins_system: false,
     limit: "max_completion_tokens",
@@ -365,6 +382,7 @@ pub static VARIANTS: &[Variant] = &[
     Variant {
         name: "glm",
         path: "/v4/chat/completions",
+        models_path: "/v4/models",
         replay: Replay::ReasoningContent,
         setting: Setting::Switch,
         efforts: &[Low, Medium, High, Max],
@@ -420,6 +438,7 @@ pub static VARIANTS: &[Variant] = &[
     Variant {
         name: "google",
         path: "/v1beta/openai/chat/completions",
+        models_path: "/v1beta/openai/models",
         efforts: &[Minimal, Low, Medium, High],
         setting: Setting::Config,
         members: Some(GOOGLE_MEMBERS),

@@ -29,7 +29,6 @@ use throughline_canonical::{Fault, Lossy, Request};
 use super::passthrough::Passthrough;
 use crate::dialects::profile::Profile;
 use crate::dialects::shared::custom_tools::CustomToolFormat;
-use crate::dialects::shared::key_header::bearer;
 use crate::dialects::shared::members::{keep_only, read_count};
 use crate::dialects::shared::{names, openai_models};
 use crate::dialects::{
@@ -127,8 +126,8 @@ impl UpstreamDialect for OpenAiResponses {
         NAME
     }
 
-    fn profile(&self, _: &str) -> &'static Profile {
-        &profile::PROFILE
+    fn profiles(&self) -> &'static [Profile] {
+        &profile::PROFILES
     }
 
     fn write_request(&self, request: &Request, target: &Target<'_>) -> Lossy<Outgoing> {
@@ -147,16 +146,8 @@ impl UpstreamDialect for OpenAiResponses {
         errors::refused_reasoning(status, body).map(Refusal::from)
     }
 
-    fn models_path(&self, _: &str) -> String {
-        "/v1/models".to_owned()
-    }
-
     fn read_models(&self, answer: &Value) -> Vec<ModelCard> {
         openai_models::read(answer)
-    }
-
-    fn key_header(&self, key: &str, _: &str) -> (&'static str, String) {
-        bearer(key)
     }
 
     fn write_count(&self, request: &Request, target: &Target<'_>) -> Option<Lossy<Outgoing>> {

@@ -3,13 +3,17 @@
 use throughline_canonical::Effort;
 
 use crate::dialects::profile::{
-    BlockRules, EffortsFor, MessageOrder, Profile, Replay, Shows, ThinkingControls, ToolNames,
-    Treatment,
+    BEARER, BlockRules, EffortsFor, MessageOrder, Profile, Replay, Server, Shows, ThinkingControls,
+    ToolNames, Treatment,
 };
 use crate::dialects::shared::tool_names::OPENAI_MAX_NAME;
 
 /// Reasoning items go back unchanged.
-pub(super) static PROFILE: Profile = Profile {
+pub(super) static PROFILES: [Profile; 1] = [Profile {
+    name: "",
+    server: Server::Plain,
+    models_path: "/v1/models",
+    key_header: BEARER,
     replay: Replay { text: Treatment::Verbatim, ..Replay::SIGNED_BLOCKS },
     thinking: ThinkingControls {
         efforts: &Effort::ALL,
@@ -27,4 +31,5 @@ pub(super) static PROFILE: Profile = Profile {
     thinking_tags: None,
     model_in_path: false,
     reasoning_dialect: None,
-};
+    for_unsigned: None,
+}];

@@ -10,7 +10,6 @@ pub(crate) mod file_owner;
 pub(crate) mod frontend_settings;
 pub(crate) mod hidden_reasoning;
 pub(crate) mod keep_alive;
-pub(crate) mod key_header;
 pub(crate) mod limits;
 pub(crate) mod losses;
 pub(crate) mod media;

@@ -186,7 +186,7 @@ impl Planner<'_> {
             decision: Decision {
                 lane: Lane::Passthrough,
                 dialect: self.backend.dialect,
-                profile: self.backend.profile(),
+                profile: self.backend.profile,
                 model,
                 losses: Vec::new(),
                 session: self.session,

@@ -98,14 +98,14 @@ impl Planner<'_> {
         }
         let mut after = before.clone();
         let losses =
-            thinking_setting::adapt_except_thinking(&mut after, self.model, self.backend.profile());
+            thinking_setting::adapt_except_thinking(&mut after, self.model, self.backend.profile);
         self.record_changes(&before, after, losses, plan);
     }
 
     /// Adapts all settings to the model.
     fn adapt_to_model(&self, client: &Request, plan: &mut OutlinedPlan) {
         let mut after = client.clone();
-        let mut losses = thinking_setting::adapt(&mut after, self.model, self.backend.profile());
+        let mut losses = thinking_setting::adapt(&mut after, self.model, self.backend.profile);
         if let Some(Amount::Effort { .. }) = client.thinking.amount {
             effort_alone(&mut after, &mut losses);
         }

@@ -15,7 +15,7 @@ fn backend(dialect: &str, lines: &str) -> String {
 
 /// Where a request for the model `m` goes.
 fn goes_to(backend: &Backend) -> String {
-    let target = Target::new("m", &backend.variant);
+    let target = Target { model: "m", profile: backend.profile() };
     let written = backend.wire_dialect.upstream().write_request(&Request::default(), &target);
     let base = backend.base_url.as_deref().unwrap();
     join_url(base, &written.value.path)
@@ -166,7 +166,7 @@ fn every_variant_is_known_to_the_codec() {
     for (dialect, variant) in [(Dialect::Anthropic, "unsigned"), (Dialect::Gemini, "vertex")] {
         assert_eq!(variants(dialect), [variant]);
         let write = |variant| {
-            let target = Target::new("m", variant);
+            let target = Target { model: "m", profile: dialect.upstream().profile(variant) };
             dialect.upstream().write_request(&request, &target).value
         };
         assert_ne!(write(variant), write(""), "{variant}");

@@ -4,7 +4,7 @@
 use throughline_canonical::{Request, Tool};
 
 use super::super::upstream_request::{self, BETWEEN_TOOLS};
-use super::super::{NAME, PATH_COUNT, client_request};
+use super::super::{NAME, PATH_COUNT, client_request, profile};
 use super::outline::Outline;
 use crate::dialects::{RequestParts, Target};
 use crate::json::{Span, each_member, slice};
@@ -54,7 +54,7 @@ pub fn changes(before: &Request, after: &Request) -> Vec<Change> {
 
 /// The members as the request writer writes them.
 fn written(request: &Request) -> Vec<Option<Vec<u8>>> {
-    let target = Target::new("", "");
+    let target = Target { model: "", profile: &profile::PROFILES[0] };
     let body = upstream_request::write(request, &target).value.body;
     let mut values = vec![None; SETTINGS.len()];
     let checked = each_member(&body, 0, |key, _, span| {

@@ -20,7 +20,11 @@ use crate::dialects::{
     Accepted, ClientDialect, Outgoing, ReplyIdentity, RequestParts, Target, UpstreamDialect,
 };
 
-const TARGET: Target<'static> = Target::new("claude-x", "");
+const MODEL: &str = "claude-x";
+
+fn target() -> Target<'static> {
+    Target { model: MODEL, profile: Anthropic.profile("") }
+}
 
 fn read_request(body: &[u8]) -> Result<Lossy<Request>, Fault> {
     let Accepted { request, losses, .. } =
@@ -29,7 +33,7 @@ fn read_request(body: &[u8]) -> Result<Lossy<Request>, Fault> {
 }
 
 fn write_request(request: &Request) -> Lossy<Outgoing> {
-    Anthropic.write_request(request, &TARGET)
+    Anthropic.write_request(request, &target())
 }
 
 fn identity() -> ReplyIdentity {
@@ -56,7 +60,7 @@ fn whole(reply: &Reply) -> Value {
 
 /// The reply in these pieces, folded, and how many ends it had.
 fn read_reply<'a>(pieces: impl IntoIterator<Item = &'a [u8]>, streamed: bool) -> (Reply, usize) {
-    let mut reader = Anthropic.reply_reader(&TARGET, streamed);
+    let mut reader = Anthropic.reply_reader(&target(), streamed);
     let (mut fold, mut ends) = (Fold::default(), 0);
     let mut take = |event: Event<'_>| {
         assert_eq!(ends, 0, "{event:?} behind the end");

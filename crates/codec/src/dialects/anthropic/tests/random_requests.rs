@@ -133,7 +133,7 @@ prop_compose! {
             Tool::Function { name, description, parameters, strict }).collect();
         all.extend(search.map(|dialect| Tool::Opaque { dialect, value: json!({"type": "search", "name": "s"}) }));
         Request {
-            model: super::TARGET.model.to_owned(),
+            model: super::MODEL.to_owned(),
             system,
             messages: messages.into_iter()
                 .map(|(role, content)| Message { role: roles[role], content }).collect(),

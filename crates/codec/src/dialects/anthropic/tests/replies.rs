@@ -7,7 +7,7 @@ use throughline_canonical::{
 
 use super::super::client_reply::PING;
 use super::super::{Anthropic, upstream_reply};
-use super::{TARGET, identity, read_reply, streamed, whole};
+use super::{identity, read_reply, streamed, target, whole};
 use crate::dialects::shared::limits::MAX_REPLY_BYTES;
 use crate::dialects::{ClientDialect, ReplyReader, UpstreamDialect};
 use crate::framing::sse::Framer;
@@ -395,7 +395,7 @@ fn an_unreadable_reply_is_a_fault() {
     reader.finish(|event| all.push(format!("{event:?}")));
     assert!(matches!(&all[..], [fault, end] if fault.contains("longer") && end.contains("Failed")));
 
-    let mut reader = Anthropic.reply_reader(&TARGET, false);
+    let mut reader = Anthropic.reply_reader(&target(), false);
     let (mut faults, mut ends) = (0, 0);
     let mut count = |event: Event<'_>| {
         faults += usize::from(matches!(event, Event::Fault(_)));

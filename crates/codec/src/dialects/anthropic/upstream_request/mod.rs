@@ -12,6 +12,7 @@ use throughline_canonical::{
 use self::messages::{write_text, write_turns};
 use super::client_request::KNOWN;
 use super::{BETA_BINDING_CONTROLS, BETA_HEADER, EFFORTS, NAME, VERSION_WITH_SAMPLING, record};
+use crate::dialects::profile::Server;
 use crate::dialects::{Outgoing, Target};
 use crate::json::{ObjectWriter, quote_bytes};
 
@@ -29,9 +30,6 @@ const BETAS: &[(&str, &str)] = &[
 const BETA_TASK_BUDGETS: &str = "task-budgets-2026-03-13";
 const BETA_DISPLAY_UPDATES: &str = "thinking-display-updates-2026-08-18";
 
-/// The variant of servers that accept thinking without a signature.
-const UNSIGNED: &str = "unsigned";
-
 /// The mode without thinking before the answer and with short notes between calls.
 pub(super) const BETWEEN_TOOLS: &str = "between_tools";
 
@@ -43,7 +41,7 @@ pub(super) fn write(request: &Request, target: &Target<'_>) -> Lossy<Outgoing> {
     let mut writing = RequestWriter {
         losses: Vec::new(),
         betas: Vec::new(),
-        unsigned: target.takes_unsigned || target.variant == UNSIGNED,
+        unsigned: matches!(target.profile.server, Server::Unsigned),
     };
     let nothing = Map::new();
     let extra = request.extra.get(NAME).unwrap_or(&nothing);

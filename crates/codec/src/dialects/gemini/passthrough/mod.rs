@@ -3,10 +3,11 @@
 use throughline_canonical::Fault;
 
 use super::client_reply::KEEP_ALIVE;
-use super::{Gemini, Variant, address, errors};
+use super::{Gemini, address, errors};
 use crate::dialects::RequestParts;
 use crate::dialects::opaque_outline::OpaqueOutline;
 use crate::dialects::passthrough::{ModelNameSpan, Passthrough, StreamInjector, close_event};
+use crate::dialects::profile::Profile;
 use crate::json::{Kind, Span, each_member};
 
 mod outline;
@@ -17,8 +18,8 @@ impl Passthrough for Gemini {
         outline::read(asked.body, &model, method).ok()
     }
 
-    fn path(&self, path: &str, model: &str, renamed: bool, variant: &str) -> String {
-        let variant = Variant::read(variant);
+    fn path(&self, path: &str, model: &str, renamed: bool, profile: &Profile) -> String {
+        let variant = profile.gemini();
         let as_it_came = !renamed && !variant.vertex && path.starts_with("/v1");
         match address::read(path) {
             Ok((_, method)) if !as_it_came => address::write(model, method, variant),
@@ -76,6 +77,7 @@ impl StreamInjector for Injector {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::dialects::UpstreamDialect;
 
     #[test]
     fn path_changes_only_for_a_renamed_model() {
@@ -91,7 +93,7 @@ mod tests {
                 "/publishers/google/models/new:generateContent",
             ),
         ] {
-            assert_eq!(Gemini.path(path, "new", renamed, variant), expected);
+            assert_eq!(Gemini.path(path, "new", renamed, Gemini.profile(variant)), expected);
         }
     }
 

@@ -90,7 +90,7 @@ proptest! {
             0..8,
         ),
         streamed: bool,
-        variant in "(vertex )?(cumulative)?",
+        variant in "(vertex|cumulative|vertex cumulative)?",
     ) {
         let pieces: Vec<&[u8]> = pieces.iter().map(Vec::as_slice).collect();
         let (lines, reply) = events(streamed, &variant, &pieces);

@@ -14,7 +14,7 @@ pub mod contents;
 /// Writes a request for a target.
 pub fn write(request: &Request, target: &Target<'_>, method: Method) -> Lossy<Outgoing> {
     let mut losses = Vec::new();
-    let variant = Variant::read(target.variant);
+    let variant = target.profile.gemini();
     let mut body = String::from("{");
     // A count of a whole request is wrapped in another request.
     let wrapped = method == Method::Count && !variant.vertex;

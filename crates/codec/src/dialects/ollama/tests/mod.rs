@@ -44,7 +44,7 @@ fn lines(mut writer: Box<dyn ReplyWriter>, events: &[Event<'_>]) -> String {
 
 /// A reply that arrives in these pieces, folded, and how often it ended.
 fn read_reply<'a>(pieces: impl IntoIterator<Item = &'a [u8]>, streamed: bool) -> (Reply, usize) {
-    let target = Target::new("m", "");
+    let target = Target { model: "m", profile: Ollama.profile("") };
     let mut reader = Ollama.reply_reader(&target, streamed);
     let (mut fold, mut ends) = (Fold::default(), 0);
     let mut take = |event: Event<'_>| {

@@ -5,10 +5,11 @@ use std::borrow::Cow;
 use throughline_canonical::{Fault, Lossy};
 
 use super::detail_meta::DetailMeta;
-use super::{OpenAiChat, errors, variants};
+use super::{OpenAiChat, errors};
 use crate::dialects::RequestParts;
 use crate::dialects::opaque_outline::{self, OpaqueOutline};
 use crate::dialects::passthrough::{ModelNameSpan, Passthrough, StreamInjector, close_event};
+use crate::dialects::profile::Profile;
 use crate::dialects::shared::keep_alive;
 use crate::json::{Kind, Span, each_member};
 
@@ -20,16 +21,16 @@ impl Passthrough for OpenAiChat {
         outline::read(asked.body).ok()
     }
 
-    fn path(&self, _: &str, _model: &str, _renamed: bool, variant: &str) -> String {
-        variants::find(variant).path.to_owned()
+    fn path(&self, _: &str, _model: &str, _renamed: bool, profile: &Profile) -> String {
+        profile.chat().path.to_owned()
     }
 
-    fn refuses(&self, mark: &opaque_outline::OpaquePart, variant: &str) -> bool {
-        mark.beside && variants::find(variant).refuses_reasoning
+    fn refuses(&self, mark: &opaque_outline::OpaquePart, profile: &Profile) -> bool {
+        mark.beside && profile.chat().refuses_reasoning
     }
 
-    fn complete(&self, body: &[u8], variant: &str) -> Lossy<Option<Vec<u8>>> {
-        complete::write(body, variants::find(variant))
+    fn complete(&self, body: &[u8], profile: &Profile) -> Lossy<Option<Vec<u8>>> {
+        complete::write(body, profile.chat())
     }
 
     fn block_path(&self, message: usize, _: Option<usize>) -> String {

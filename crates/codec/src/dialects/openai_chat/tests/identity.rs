@@ -270,7 +270,7 @@ fn expected(mut request: Request, variant: &str, losses: &[Loss]) -> Request {
 }
 
 fn check(request: &Request, variant: &str) -> Result<(), TestCaseError> {
-    let target = Target::new("m", variant);
+    let target = Target { model: "m", profile: OpenAiChat.profile(variant) };
     let Lossy { value, losses } = OpenAiChat.write_request(request, &target);
     let found = read_bytes(&value.body).map_err(|fault| TestCaseError::fail(fault.message))?;
     prop_assert_eq!(&found.losses, &Vec::new());

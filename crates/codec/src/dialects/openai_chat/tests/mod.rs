@@ -27,14 +27,14 @@ fn read_bytes(body: &[u8]) -> Result<Lossy<Request>, Fault> {
 }
 
 fn write(request: &Request, variant: &str) -> (Value, Vec<Loss>) {
-    let target = Target::new("m", variant);
+    let target = Target { model: "m", profile: OpenAiChat.profile(variant) };
     let Lossy { value, losses } = OpenAiChat.write_request(request, &target);
     (serde_json::from_slice(&value.body).unwrap(), losses)
 }
 
 /// The events of a reply in these pieces, and the folded reply.
 fn read_pieces(variant: &str, streamed: bool, pieces: &[&[u8]]) -> (Vec<String>, Reply) {
-    let target = Target::new("m", variant);
+    let target = Target { model: "m", profile: OpenAiChat.profile(variant) };
     let mut reader = OpenAiChat.reply_reader(&target, streamed);
     let mut lines = Vec::new();
     let mut fold = Fold::default();

@@ -9,7 +9,8 @@ use super::*;
 
 #[test]
 fn a_reply_over_the_limit_is_a_fault() {
-    let mut reader = OpenAiChat.reply_reader(&Target::new("m", ""), true);
+    let mut reader =
+        OpenAiChat.reply_reader(&Target { model: "m", profile: OpenAiChat.profile("") }, true);
     let mut events = Vec::new();
     let mut take = |event: Event<'_>| events.push(serde_json::to_string(&event).unwrap());
     reader.push(b"data: {\"choices\":[{\"delta\":{\"content\":\"", &mut take);
@@ -20,7 +21,8 @@ fn a_reply_over_the_limit_is_a_fault() {
     reader.finish(&mut take);
     assert_eq!(events.len(), 2, "{events:?}");
     assert!(events[0].contains("too long") && events[1].contains("failed"));
-    let mut reader = OpenAiChat.reply_reader(&Target::new("m", ""), false);
+    let mut reader =
+        OpenAiChat.reply_reader(&Target { model: "m", profile: OpenAiChat.profile("") }, false);
     let mut events = Vec::new();
     for _ in 0..65 {
         reader.push(&piece, &mut |event| {

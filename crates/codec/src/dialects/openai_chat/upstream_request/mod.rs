@@ -13,7 +13,7 @@ mod messages;
 
 /// Writes a request.
 pub(super) fn write(request: &Request, target: &Target<'_>) -> Lossy<Outgoing> {
-    let variant = variants::find(target.variant);
+    let variant = target.profile.chat();
     let mut writer = Writer { variant, body: Map::new(), losses: Vec::new() };
     writer.body.insert("model".to_owned(), target.model.into());
     let messages = messages::write(request, variant, &mut writer.losses);

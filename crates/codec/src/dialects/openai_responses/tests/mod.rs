@@ -17,7 +17,11 @@ use crate::dialects::{
     Accepted, ClientDialect, ReplyIdentity, ReplyWriter, RequestParts, Target, UpstreamDialect,
 };
 
-const TARGET: Target<'static> = Target::new("gpt-6.1-sol", "");
+const MODEL: &str = "gpt-6.1-sol";
+
+fn target() -> Target<'static> {
+    Target { model: MODEL, profile: OpenAiResponses.profile("") }
+}
 
 fn read_bytes(body: &[u8]) -> Result<Accepted, Fault> {
     OpenAiResponses.read_request(&RequestParts { path: "/v1/responses", query: "", body })
@@ -28,7 +32,7 @@ fn read(body: &Value) -> Accepted {
 }
 
 fn write(request: &Request) -> (Value, Vec<Loss>) {
-    let written = OpenAiResponses.write_request(request, &TARGET);
+    let written = OpenAiResponses.write_request(request, &target());
     assert_eq!(written.value.path, "/v1/responses");
     (serde_json::from_slice(&written.value.body).unwrap(), written.losses)
 }
@@ -43,7 +47,7 @@ fn writer(request: &Request) -> Box<dyn ReplyWriter> {
 
 /// The events of a reply in these pieces as JSON, and the folded reply.
 fn reply(pieces: &[&[u8]], streamed: bool) -> (Vec<String>, Reply) {
-    let mut reader = OpenAiResponses.reply_reader(&TARGET, streamed);
+    let mut reader = OpenAiResponses.reply_reader(&target(), streamed);
     let (mut events, mut fold) = (Vec::new(), Fold::default());
     let mut out = |event: Event<'_>| {
         events.push(serde_json::to_string(&event).unwrap());

@@ -159,7 +159,7 @@ fn any_request() -> impl Strategy<Value = Request> {
         (any::<bool>(), option::of(word()), option::of(word()), extra),
     )
         .prop_map(|(first, second, third)| Request {
-            model: super::TARGET.model.to_owned(),
+            model: super::MODEL.to_owned(),
             system: first.0,
             messages: first.1,
             tools: first.2,

@@ -12,7 +12,7 @@ fn written(mut request: Request, at: At) -> (Value, String) {
     request.messages = vec![Message { role: Role::User, content: vec![Block::text("Hello")] }];
     let reported = adapt_request(&mut request, at);
     let dialect = UPSTREAM.iter().find(|dialect| dialect.name() == upstream).unwrap();
-    let target = Target::new(name, variant);
+    let target = Target { model: name, profile: profile(upstream, variant) };
     let lossy = dialect.write_request(&request, &target);
     assert_eq!(lossy.losses, [], "{at:?} {request:?}");
     let mut body: Value = serde_json::from_slice(&lossy.value.body).unwrap();
