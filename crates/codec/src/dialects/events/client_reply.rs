@@ -93,7 +93,7 @@ fn write_words(event: &Event<'_>, out: &mut Vec<u8>) -> bool {
         _ => return false,
     };
     out.extend_from_slice(b"{\"type\":\"block_delta\",\"index\":");
-    write_number(*index as usize, out);
+    write_number(*index, out);
     out.extend_from_slice(b",\"delta\":{\"kind\":\"");
     out.extend_from_slice(kind.as_bytes());
     out.extend_from_slice(b"\",\"value\":\"");

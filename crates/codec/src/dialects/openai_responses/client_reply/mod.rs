@@ -13,6 +13,7 @@ use throughline_canonical::{
 use self::items::{Item, Kind, escaped};
 use self::response::{Ending, error, settings, usage};
 use super::{NAME, StoreMembers};
+use crate::dialects::shared::number::write_number;
 use crate::dialects::{ReplyIdentity, ReplyWriter};
 use crate::json::escape;
 
@@ -178,7 +179,7 @@ impl Writer {
             Kind::Text => b"\",\"logprobs\":[],\"sequence_number\":",
             _ => b"\",\"sequence_number\":",
         });
-        digits(self.sequence, out);
+        write_number(self.sequence, out);
         self.sequence += 1;
         out.extend_from_slice(b"}\n\n");
     }
@@ -510,25 +511,10 @@ fn write_event(name: &str, members: &[&str], sequence: &mut u64, out: &mut Vec<u
     for piece in ["event: ", name, "\ndata: {\"type\":\"", name, "\",\"sequence_number\":"] {
         out.extend_from_slice(piece.as_bytes());
     }
-    digits(*sequence, out);
+    write_number(*sequence, out);
     *sequence += 1;
     for member in members {
         out.extend_from_slice(member.as_bytes());
     }
     out.extend_from_slice(b"}\n\n");
-}
-
-/// Writes a decimal number.
-fn digits(mut number: u64, out: &mut Vec<u8>) {
-    let mut buffer = [0; 20];
-    let mut at = buffer.len();
-    loop {
-        at -= 1;
-        buffer[at] = b'0' + (number % 10) as u8;
-        number /= 10;
-        if number == 0 {
-            break;
-        }
-    }
-    out.extend_from_slice(&buffer[at..]);
 }
