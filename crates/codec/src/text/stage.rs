@@ -124,8 +124,7 @@ impl Stage {
                 // The text is cut otherwise here: where in it the citation stood is not known.
                 citation.span = None;
                 let index = blocks.of(Kind::Text, out);
-                let delta = Delta::Citation(citation);
-                out(Event::BlockDelta { index, delta });
+                out(Event::BlockDelta { index, delta: Delta::Citation(citation) });
             }
             Event::BlockEnded { index } if blocks.text.contains(&index) => {
                 blocks.text.retain(|open| *open != index);
@@ -244,14 +243,12 @@ impl Blocks {
 
     fn think(&mut self, text: &str, out: &mut dyn FnMut(Event<'_>)) {
         let index = self.of(Kind::Thinking, out);
-        let delta = Delta::Thinking(Cow::Borrowed(text));
-        out(Event::BlockDelta { index, delta });
+        out(Event::BlockDelta { index, delta: Delta::Thinking(Cow::Borrowed(text)) });
     }
 
     fn say(&mut self, text: &str, out: &mut dyn FnMut(Event<'_>)) {
         let index = self.of(Kind::Text, out);
-        let delta = Delta::Text(Cow::Borrowed(text));
-        out(Event::BlockDelta { index, delta });
+        out(Event::BlockDelta { index, delta: Delta::Text(Cow::Borrowed(text)) });
     }
 
     /// The block that the prompt opened was closed, so its text was reasoning.

@@ -296,10 +296,8 @@ impl ReaderState {
             id = format!("call_{}", self.called).into();
         }
         let index = self.begin();
-        let block = BlockStart::ToolCall { id, name };
-        out(Event::BlockStarted { index, block });
-        let delta = Delta::ToolArguments(arguments);
-        out(Event::BlockDelta { index, delta });
+        out(Event::BlockStarted { index, block: BlockStart::ToolCall { id, name } });
+        out(Event::BlockDelta { index, delta: Delta::ToolArguments(arguments) });
         out(Event::BlockEnded { index });
         Ok(())
     }

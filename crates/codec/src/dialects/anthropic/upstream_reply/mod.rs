@@ -295,8 +295,7 @@ fn read_event(
                 emit_opaque(index, "}".into(), out);
             }
             if let Some((_, input)) = progress.input.take_if(|(call, _)| *call == index) {
-                let delta = Delta::ToolArguments(input.into());
-                out(Event::BlockDelta { index, delta });
+                out(Event::BlockDelta { index, delta: Delta::ToolArguments(input.into()) });
             }
             out(Event::BlockEnded { index });
         }

@@ -221,6 +221,5 @@ pub(super) fn end_reason(word: &str) -> EndReason {
 }
 
 pub(super) fn emit_opaque(index: u32, json: Cow<'_, str>, out: &mut impl FnMut(Event<'_>)) {
-    let delta = Delta::Opaque(json);
-    out(Event::BlockDelta { index, delta });
+    out(Event::BlockDelta { index, delta: Delta::Opaque(json) });
 }

@@ -330,15 +330,14 @@ impl Answer {
             Some(OpenBlock::Thinking(index)) if thought => {
                 let index = *index;
                 if !said.is_empty() {
-                    let delta = Delta::Thinking(said);
-                    out(Event::BlockDelta { index, delta });
+                    out(Event::BlockDelta { index, delta: Delta::Thinking(said) });
                 }
                 index
             }
             Some(OpenBlock::Text(index)) if !thought && signature.is_none() => {
+                let index = *index;
                 self.text.push_str(&said);
-                let (index, delta) = (*index, Delta::Text(said));
-                out(Event::BlockDelta { index, delta });
+                out(Event::BlockDelta { index, delta: Delta::Text(said) });
                 index
             }
             _ => {
@@ -354,8 +353,7 @@ impl Answer {
             }
         };
         if let Some(signature) = signature {
-            let delta = Delta::Signature(signature);
-            out(Event::BlockDelta { index, delta });
+            out(Event::BlockDelta { index, delta: Delta::Signature(signature) });
             self.close(out);
         }
     }
@@ -406,8 +404,7 @@ impl Answer {
             let id = self.call_id(id);
             let index = self.start(BlockStart::ToolCall { id, name }, out);
             if let Some(signature) = signature.take() {
-                let delta = Delta::Signature(signature);
-                out(Event::BlockDelta { index, delta });
+                out(Event::BlockDelta { index, delta: Delta::Signature(signature) });
             }
             let begun = match &arguments {
                 Some(span) => PartialArguments::from(slice(json, span)),
@@ -420,8 +417,7 @@ impl Answer {
                 arguments.take(slice(json, &pieces));
             }
             if let Some(signature) = signature {
-                let (index, delta) = (*index, Delta::Signature(signature));
-                out(Event::BlockDelta { index, delta });
+                out(Event::BlockDelta { index: *index, delta: Delta::Signature(signature) });
             }
         }
         if !goes_on {
@@ -441,11 +437,9 @@ impl Answer {
             BlockStart::ToolCall { id: self.call_id(call.id.into()), name: call.name.into() };
         let index = self.start(block, out);
         if let Some(signature) = call.signature {
-            let delta = Delta::Signature(signature.into());
-            out(Event::BlockDelta { index, delta });
+            out(Event::BlockDelta { index, delta: Delta::Signature(signature.into()) });
         }
-        let delta = Delta::ToolArguments(call.arguments.into());
-        out(Event::BlockDelta { index, delta });
+        out(Event::BlockDelta { index, delta: Delta::ToolArguments(call.arguments.into()) });
         self.repeats.add(index, call, out);
     }
 
@@ -477,8 +471,7 @@ impl Answer {
             .partition(|one| all || one.is_of(text, before));
         self.grounded = rest;
         for citation in grounding::cite(of_it, text, before) {
-            let delta = Delta::Citation(citation.into());
-            out(Event::BlockDelta { index, delta });
+            out(Event::BlockDelta { index, delta: Delta::Citation(citation.into()) });
         }
     }
 

@@ -114,8 +114,7 @@ impl Calls {
         match call.block {
             Some(index) => {
                 if let Some(signature) = fragment.signature {
-                    let delta = Delta::Signature(signature);
-                    out(Event::BlockDelta { index, delta });
+                    out(Event::BlockDelta { index, delta: Delta::Signature(signature) });
                 }
                 if !fragment.arguments.is_empty() {
                     let delta = match call.custom {
@@ -171,8 +170,7 @@ impl Calls {
             }
             if let Some(index) = call.block {
                 if call.custom {
-                    let delta = Delta::Opaque("\"}}".into());
-                    out(Event::BlockDelta { index, delta });
+                    out(Event::BlockDelta { index, delta: Delta::Opaque("\"}}".into()) });
                 }
                 out(Event::BlockEnded { index });
             }
@@ -202,22 +200,19 @@ impl Call {
         let held = std::mem::take(&mut self.held);
         if self.custom {
             let (dialect, kind) = (NAME.into(), kind.into());
-            let block = BlockStart::Opaque { dialect, name: kind };
-            out(Event::BlockStarted { index, block });
+            out(Event::BlockStarted { index, block: BlockStart::Opaque { dialect, name: kind } });
             // Up to the quote that the end of the call adds.
             let (id, name, held) = (escaped(&self.id), escaped(name), escaped(&held));
             let begun = format!(
                 "{{\"id\":\"{id}\",\"type\":\"{CUSTOM}\",\"{CUSTOM}\":{{\"name\":\"{name}\",\"input\":\"{held}"
             );
-            let delta = Delta::Opaque(begun.into());
-            out(Event::BlockDelta { index, delta });
+            out(Event::BlockDelta { index, delta: Delta::Opaque(begun.into()) });
             return;
         }
         let block = BlockStart::ToolCall { id: self.id.as_str().into(), name: name.into() };
         out(Event::BlockStarted { index, block });
         if !held.is_empty() {
-            let delta = Delta::ToolArguments(held.into());
-            out(Event::BlockDelta { index, delta });
+            out(Event::BlockDelta { index, delta: Delta::ToolArguments(held.into()) });
         }
     }
 }

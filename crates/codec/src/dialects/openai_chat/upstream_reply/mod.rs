@@ -353,8 +353,7 @@ impl ReaderState {
                 self.close(out);
                 let (index, name) = (self.begin(), detail.name);
                 let dialect = NAME.into();
-                let block = BlockStart::Opaque { dialect, name };
-                out(Event::BlockStarted { index, block });
+                out(Event::BlockStarted { index, block: BlockStart::Opaque { dialect, name } });
                 let delta = Delta::Opaque(String::from_utf8_lossy(detail.json));
                 out(Event::BlockDelta { index, delta });
                 out(Event::BlockEnded { index });
@@ -392,8 +391,7 @@ impl ReaderState {
         }
         let index = self.text_block(out);
         self.said += openai_annotations::length(&words);
-        let delta = Delta::Text(words);
-        out(Event::BlockDelta { index, delta });
+        out(Event::BlockDelta { index, delta: Delta::Text(words) });
     }
 
     /// The block for text.
@@ -405,8 +403,7 @@ impl ReaderState {
         let index = self.begin();
         self.open = OpenBlock::Text(index);
         self.begins = self.said;
-        let block = BlockStart::Text { text: "".into() };
-        out(Event::BlockStarted { index, block });
+        out(Event::BlockStarted { index, block: BlockStart::Text { text: "".into() } });
         index
     }
 
@@ -429,12 +426,10 @@ impl ReaderState {
             self.close(out);
             let index = self.begin();
             self.open = OpenBlock::Refusal(index);
-            let block = BlockStart::Refusal { text: "".into() };
-            out(Event::BlockStarted { index, block });
+            out(Event::BlockStarted { index, block: BlockStart::Refusal { text: "".into() } });
             index
         };
-        let delta = Delta::Text(words);
-        out(Event::BlockDelta { index, delta });
+        out(Event::BlockDelta { index, delta: Delta::Text(words) });
     }
 
     fn thinking(
@@ -473,8 +468,7 @@ impl ReaderState {
         };
         let index = *index;
         if !words.is_empty() {
-            let delta = Delta::Thinking(words);
-            out(Event::BlockDelta { index, delta });
+            out(Event::BlockDelta { index, delta: Delta::Thinking(words) });
         }
         let Some(detail) = detail else {
             return;
@@ -506,8 +500,7 @@ impl ReaderState {
                 if self.variant.replay == Replay::Details
                     && let Some(signature) = mark.pack()
                 {
-                    let delta = Delta::Signature(signature.into());
-                    out(Event::BlockDelta { index, delta });
+                    out(Event::BlockDelta { index, delta: Delta::Signature(signature.into()) });
                 }
                 out(Event::BlockEnded { index });
             }

@@ -269,12 +269,10 @@ impl Items {
         };
         let index = block.index;
         if !block.ever && !thought.is_empty() {
-            let delta = Delta::Thinking(thought);
-            out(Event::BlockDelta { index, delta });
+            out(Event::BlockDelta { index, delta: Delta::Thinking(thought) });
         }
         if !signature.is_empty() {
-            let delta = Delta::Signature(signature);
-            out(Event::BlockDelta { index, delta });
+            out(Event::BlockDelta { index, delta: Delta::Signature(signature) });
         }
         Ok(())
     }
@@ -391,8 +389,7 @@ impl Items {
             cited: 0,
         });
         if let Some(phase) = phase {
-            let delta = Delta::Signature(phase.into());
-            out(Event::BlockDelta { index, delta });
+            out(Event::BlockDelta { index, delta: Delta::Signature(phase.into()) });
         }
     }
 
@@ -551,8 +548,7 @@ fn end(item: &mut Item, out: Out<'_>) {
         && item.kind == Kind::Message
         && !block.phase
     {
-        let delta = Delta::Signature(format!("{PHASE}{phase}").into());
-        out(Event::BlockDelta { index, delta });
+        out(Event::BlockDelta { index, delta: Delta::Signature(format!("{PHASE}{phase}").into()) });
     }
     out(Event::BlockEnded { index });
 }
