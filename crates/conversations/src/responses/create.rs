@@ -9,13 +9,13 @@ use http_body::Frame;
 use serde_json::Value;
 use throughline_canonical::Fault;
 use throughline_codec::dialects::openai_responses::state::{Recorder, StatefulRequest};
-use throughline_codec::dialects::{Operation, ReplyIdentity, openai_responses};
+use throughline_codec::dialects::{Accepted, Operation, ReplyIdentity, openai_responses};
 use throughline_gateway::backend::credential_fingerprint;
 use throughline_gateway::headers::callers_key;
 use throughline_gateway::reply::ReplyBody;
 use throughline_gateway::reply::events::TurnEvents;
 use throughline_gateway::thinking::random;
-use throughline_gateway::turn::request::readable;
+use throughline_gateway::turn::request::{check_json, readable};
 use throughline_gateway::{IncomingRequest, unix_ms};
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
@@ -39,7 +39,8 @@ enum Handling {
 /// A turn with its whole history.
 struct PreparedTurn {
     turn: Turn,
-    body: Bytes,
+    accepted: Accepted,
+    recorder: Recorder,
     background: bool,
     streams: bool,
     /// Whether the response is stored.
@@ -81,20 +82,16 @@ impl Responses {
             Ok(Handling::Here(prepared)) => *prepared,
             Err(fault) => return plain(self.gateway.reject(&incoming, &fault)),
         };
-        assign_reply_id(&mut incoming);
-        let PreparedTurn { turn, body, background, streams, store } = prepared;
+        drop_body_headers(&mut incoming);
+        let PreparedTurn { turn, accepted, recorder, background, streams, store } = prepared;
         if incoming.dialect.operation(&incoming.path) == Some(Operation::CountTokens) {
-            return plain(self.gateway.turn(incoming, body, permit).await);
+            return plain(self.gateway.turn(incoming, accepted, permit).await);
         }
-        let recorder = match Recorder::read(&body, &new_identity(&incoming)) {
-            Ok(recorder) => recorder,
-            Err(fault) => return plain(self.gateway.reject(&incoming, &fault)),
-        };
         if background {
-            return self.begin(incoming, body, permit, turn, recorder, streams).await;
+            return self.begin(incoming, accepted, permit, turn, recorder, streams).await;
         }
         let turn = store.then_some(turn);
-        match self.gateway.turn_events(incoming, body, permit).await {
+        match self.gateway.turn_events(incoming, accepted, permit).await {
             Err(finished) => plain(finished.reply),
             Ok(events) if streams => self.stream(events, recorder, turn),
             Ok(events) => self.whole(events, &recorder, turn).await,
@@ -108,26 +105,27 @@ impl Responses {
     ) -> Result<Handling, Fault> {
         let settings = self.gateway.settings();
         let body = readable(&settings, &incoming.headers, raw)?;
-        let Some(stated) = StatefulRequest::read(&body) else {
+        let Some(request) = StatefulRequest::read(&body) else {
             return Ok(Handling::Plain);
         };
         let counts = incoming.dialect.operation(&incoming.path) == Some(Operation::CountTokens);
-        let store = stated.store() && !counts && self.stores_responses();
-        if !store && !stated.needs_state() {
+        let store = request.store() && !counts && self.stores_responses();
+        if !store && !request.needs_state() {
             return Ok(Handling::Plain);
         }
-        stated.check()?;
+        request.check()?;
+        check_json(&settings, &body)?;
         let owner = credential_fingerprint(&callers_key(incoming));
-        let backend = self.gateway.backend_for(incoming.pin.as_deref(), stated.model())?;
+        let backend = self.gateway.backend_for(incoming.pin.as_deref(), request.model())?;
         let native = backend.dialect.name() == openai_responses::NAME;
-        let before = self.history(&owner, &stated).await?;
-        let references = stated.references();
+        let before = self.history(&owner, &request).await?;
+        let references = request.references();
         let found = self.items(&owner, &references).await?;
         let pointed = references.iter().any(|id| found.contains_key(*id));
         // Many servers of the dialect store nothing and run nothing in the background. So history
         // that is stored here is sent, and background responses run here. Only unknown history may
         // be stored at the backend.
-        let waits_here = stated.background() && self.stores_responses();
+        let waits_here = request.background() && self.stores_responses();
         let at_backend = native
             && match &before {
                 History::Nothing => !waits_here && !pointed,
@@ -138,8 +136,8 @@ impl Responses {
             };
         let mut ownership = Ownership {
             owner: owner.clone(),
-            parent: stated.previous().map(str::to_owned),
-            conversation: stated.conversation().map(str::to_owned),
+            parent: request.previous().map(str::to_owned),
+            conversation: request.conversation().map(str::to_owned),
         };
         let mut id = random::id;
         if at_backend {
@@ -150,10 +148,10 @@ impl Responses {
             if let History::Unknown(_) = before {
                 return Ok(Handling::Plain);
             }
-            let input = stated.items(&found, &mut id);
+            let input = request.items(&found, &mut id);
             return Ok(Handling::AtBackend(Turn { ownership, input }));
         }
-        if stated.background() && !waits_here {
+        if request.background() && !waits_here {
             return Err(nothing_stored("background"));
         }
         let turns = match before {
@@ -164,13 +162,14 @@ impl Responses {
                 turns
             }
         };
-        let input = stated.items(&found, &mut id);
-        let history: Vec<Value> = turns.iter().flat_map(StoredResponse::items).cloned().collect();
-        let (background, streams) = (stated.background(), stated.streams());
-        let body = stated.turn(&history, &input, streams || background);
+        let input = request.items(&found, &mut id);
+        let history = turns.into_iter().flat_map(StoredResponse::into_items).collect();
+        let (background, streams) = (request.background(), request.streams());
+        let stateful_turn = request.with_history(history, &input, streams || background)?;
         Ok(Handling::Here(Box::new(PreparedTurn {
             turn: Turn { ownership, input },
-            body: body.into(),
+            recorder: stateful_turn.recorder(&new_identity()),
+            accepted: stateful_turn.accepted,
             background,
             streams,
             store,
@@ -243,14 +242,14 @@ impl Responses {
     async fn begin(
         self: &Arc<Self>,
         incoming: IncomingRequest,
-        body: Bytes,
+        accepted: Accepted,
         permit: OwnedSemaphorePermit,
         turn: Turn,
         recorder: Recorder,
         streams: bool,
     ) -> Answer {
         let queued = recorder.queued("queued");
-        let run = match self.start(incoming, body, permit, turn, recorder).await {
+        let run = match self.start(incoming, accepted, permit, turn, recorder).await {
             Ok(run) => run,
             Err(reply) => return reply,
         };
@@ -261,14 +260,13 @@ impl Responses {
     }
 }
 
-/// The identity of the reply to a request.
-pub(super) fn new_identity(incoming: &IncomingRequest) -> ReplyIdentity {
-    ReplyIdentity::new(incoming.reply_id.clone().unwrap_or_default(), unix_ms() / 1000)
+/// The identity of a new response.
+pub(super) fn new_identity() -> ReplyIdentity {
+    ReplyIdentity::new(random::id(), unix_ms() / 1000)
 }
 
-/// Gives the reply an id of the gateway, and removes headers that describe the old body.
-pub(super) fn assign_reply_id(incoming: &mut IncomingRequest) {
-    incoming.reply_id = Some(random::id());
+/// Removes the headers that describe the client's body, which is not sent.
+pub(super) fn drop_body_headers(incoming: &mut IncomingRequest) {
     incoming.headers.remove(CONTENT_ENCODING);
     incoming.headers.remove(CONTENT_LENGTH);
 }

@@ -30,9 +30,9 @@ impl Responses {
     pub(super) async fn history(
         &self,
         owner: &str,
-        stated: &StatefulRequest,
+        request: &StatefulRequest,
     ) -> Result<History, Fault> {
-        if let Some(id) = stated.previous() {
+        if let Some(id) = request.previous() {
             let not_found = || {
                 Fault::invalid(format!(
                     "previous_response_id: Previous response with id '{id}' not found."
@@ -68,7 +68,7 @@ impl Responses {
             }
             return Ok(History::Known { turns: ancestry.turns, head: Some(id.to_owned()) });
         }
-        let Some(id) = stated.conversation() else {
+        let Some(id) = request.conversation() else {
             return Ok(History::Nothing);
         };
         let Some((reference, content)) = self.conversation(owner, id).await? else {
@@ -102,9 +102,9 @@ impl Responses {
     pub(super) async fn known_history(
         &self,
         owner: &str,
-        stated: &StatefulRequest,
+        request: &StatefulRequest,
     ) -> Result<(Vec<StoredResponse>, Option<String>), Fault> {
-        match self.history(owner, stated).await? {
+        match self.history(owner, request).await? {
             History::Nothing => Ok((Vec::new(), None)),
             History::Known { turns, head } => Ok((turns, head)),
             History::Unknown(fault) => Err(fault),
@@ -122,11 +122,11 @@ impl Responses {
         if body.is_empty() {
             return Ok(());
         }
-        let stated = StatefulRequest::read(&body)
+        let request = StatefulRequest::read(&body)
             .ok_or_else(|| Fault::invalid("the body is not a JSON object; send one"))?;
-        stated.check()?;
-        self.history(owner, &stated).await?;
-        self.items(owner, &stated.references()).await?;
+        request.check()?;
+        self.history(owner, &request).await?;
+        self.items(owner, &request.references()).await?;
         Ok(())
     }
 }

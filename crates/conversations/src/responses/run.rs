@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use throughline_canonical::{Fault, FaultKind};
+use throughline_codec::dialects::Accepted;
 use throughline_codec::dialects::openai_responses::state::{
     Broken, Progress, Recorder, Step, Written, WrittenEvent, step,
 };
@@ -233,7 +234,7 @@ impl Responses {
     pub(super) async fn start(
         self: &Arc<Self>,
         incoming: IncomingRequest,
-        body: Bytes,
+        accepted: Accepted,
         permit: OwnedSemaphorePermit,
         turn: Turn,
         recorder: Recorder,
@@ -255,7 +256,7 @@ impl Responses {
             let driven = {
                 let (this, id, run) = (this.clone(), id.clone(), run.clone());
                 tokio::spawn(async move {
-                    this.drive(&id, &run, incoming, body, permit, recorder).await
+                    this.drive(&id, &run, incoming, accepted, permit, recorder).await
                 })
             };
             // A panic also ends the run.
@@ -278,7 +279,7 @@ impl Responses {
         id: &str,
         run: &Run,
         incoming: IncomingRequest,
-        body: Bytes,
+        accepted: Accepted,
         permit: OwnedSemaphorePermit,
         recorder: Recorder,
     ) -> End {
@@ -286,7 +287,7 @@ impl Responses {
         let stopped = async { drop(stop.wait_for(|stop| *stop).await) };
         tokio::pin!(stopped);
         let events = tokio::select! {
-            events = self.gateway.turn_events(incoming, body, permit) => events,
+            events = self.gateway.turn_events(incoming, accepted, permit) => events,
             () = &mut stopped => return End::Stopped,
         };
         let mut reply = match events {

@@ -5,19 +5,19 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
 
-use bytes::Bytes;
 use http_body_util::{BodyExt, Collected};
 use serde_json::{Map, Value, json};
 use throughline_canonical::Fault;
-use throughline_codec::dialects::openai_responses::state::{Recorder, StatefulRequest, output};
+use throughline_codec::dialects::openai_responses::state::{StatefulRequest, output};
 use throughline_gateway::IncomingRequest;
 use throughline_gateway::backend::credential_fingerprint;
 use throughline_gateway::headers::callers_key;
 use throughline_gateway::thinking::random;
+use throughline_gateway::turn::request::check_json;
 use tokio::sync::mpsc;
 
 use super::Responses;
-use super::create::{Turn, assign_reply_id, new_identity};
+use super::create::{Turn, drop_body_headers, new_identity};
 use super::recording::{Recording, ReplyEvents};
 use super::stored::{Ownership, StoredResponse};
 
@@ -66,6 +66,7 @@ impl Socket {
         events: &mpsc::Sender<String>,
     ) -> Result<(), mpsc::error::SendError<String>> {
         let parsed = message.and_then(|message| {
+            check_json(&self.responses.gateway.settings(), message.as_bytes())?;
             serde_json::from_str::<Map<String, Value>>(&message).map_err(|error| {
                 Fault::invalid(format!("the message is not a JSON object: {error}"))
             })
@@ -103,17 +104,14 @@ impl Socket {
                 )));
             }
         }
-        let stated = StatefulRequest::new(body);
-        stated.check()?;
-        let store = stated.store() && self.responses.stores_responses();
-        let (history, mut ownership, history_is_stored) = self.history(&stated).await?;
-        let found = self.responses.items(&self.owner, &stated.references()).await?;
-        let input = stated.items(&found, &mut random::id);
-        let body = Bytes::from(stated.turn(&history, &input, true));
-        let mut incoming = self.new_request();
-        assign_reply_id(&mut incoming);
-        ownership.conversation = stated.conversation().map(str::to_owned);
-        let past = history.into_iter().chain(input.iter().cloned());
+        let request = StatefulRequest::new(body);
+        request.check()?;
+        let store = request.store() && self.responses.stores_responses();
+        let (history, mut ownership, history_is_stored) = self.history(&request).await?;
+        let found = self.responses.items(&self.owner, &request.references()).await?;
+        let input = request.items(&found, &mut random::id);
+        ownership.conversation = request.conversation().map(str::to_owned);
+        let past = history.clone().into_iter().chain(input.clone());
         // If the history is not stored, the stored response also gets the items of the history.
         let turn = Turn {
             ownership,
@@ -122,8 +120,10 @@ impl Socket {
                 false => past.clone().collect(),
             },
         };
-        let recorder = Recorder::read(&body, &new_identity(&incoming))?;
-        if !stated.generates() {
+        let generates = request.generates();
+        let stateful_turn = request.with_history(history, &input, true)?;
+        let recorder = stateful_turn.recorder(&new_identity());
+        if !generates {
             let response = recorder.queued("completed");
             self.remember(&response, past.collect());
             let mut sent = Ok(());
@@ -134,8 +134,10 @@ impl Socket {
             return Ok(sent);
         }
         let permit = self.responses.gateway.admit()?;
+        let mut incoming = self.new_request();
+        drop_body_headers(&mut incoming);
         let events = tokio::select! {
-            events = self.responses.gateway.turn_events(incoming, body, permit) => events,
+            events = self.responses.gateway.turn_events(incoming, stateful_turn.accepted, permit) => events,
             () = to.events.closed() => return Ok(Ok(())),
         };
         let events = match events {
@@ -165,11 +167,11 @@ impl Socket {
     /// The history of a request, its ownership, and whether the history is stored.
     async fn history(
         &self,
-        stated: &StatefulRequest,
+        request: &StatefulRequest,
     ) -> Result<(Vec<Value>, Ownership, bool), Fault> {
         let mut ownership =
             Ownership { owner: self.owner.clone(), parent: None, conversation: None };
-        let here = |past: &&RecentTurn| stated.previous() == Some(past.id.as_str());
+        let here = |past: &&RecentTurn| request.previous() == Some(past.id.as_str());
         if let Some(past) = self.recent.iter().rev().find(here) {
             // A stored response can only follow a stored one.
             let stored = self.responses.find(&self.owner, &past.id).await?;
@@ -177,7 +179,7 @@ impl Socket {
             let history_is_stored = ownership.parent.is_some();
             return Ok((past.items.clone(), ownership, history_is_stored));
         }
-        let (turns, head) = self.responses.known_history(&self.owner, stated).await?;
+        let (turns, head) = self.responses.known_history(&self.owner, request).await?;
         ownership.parent = head;
         let items = turns.iter().flat_map(StoredResponse::items).cloned();
         Ok((items.collect(), ownership, true))
@@ -209,7 +211,6 @@ impl Socket {
             headers: self.incoming.headers.clone(),
             pin: self.incoming.pin.clone(),
             began: Instant::now(),
-            reply_id: None,
         }
     }
 }

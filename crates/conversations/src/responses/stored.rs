@@ -39,6 +39,15 @@ impl StoredResponse {
     pub(super) fn items(&self) -> impl Iterator<Item = &Value> {
         self.input.iter().chain(output(&self.response))
     }
+
+    /// All items, in order, without a copy.
+    pub(super) fn into_items(mut self) -> impl Iterator<Item = Value> {
+        let output = match self.response.get_mut("output") {
+            Some(Value::Array(items)) => std::mem::take(items),
+            _ => Vec::new(),
+        };
+        self.input.into_iter().chain(output)
+    }
 }
 
 /// A response and those before it.

@@ -158,7 +158,7 @@ impl Gateway {
     pub(crate) async fn lane<'a>(&self, attempt: &Attempt<'a>) -> LaneChoice<'a> {
         let request = attempt.request;
         let same_dialect = request.incoming.dialect.name() == attempt.backend.dialect.name();
-        if !same_dialect || request.incoming.reply_id.is_some() {
+        if !same_dialect {
             return LaneChoice::Translate;
         }
         if let Some(outline) = &request.outline {

@@ -211,7 +211,7 @@ impl Gateway {
             Some(packed) => Decoder::new(packed, MAX_REPLY_BYTES).ok(),
         };
         EventReply {
-            writer: plan.writer(attempt, attempt.reply_id(&id)),
+            writer: plan.writer(attempt, &id),
             streamed,
             unread: UnreadReply {
                 head: ReplyHead {

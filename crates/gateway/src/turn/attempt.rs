@@ -64,11 +64,6 @@ impl Attempt<'_> {
         }
     }
 
-    /// The id of the reply: the one chosen by the conversation store, or else the turn's id.
-    pub(crate) fn reply_id<'a>(&'a self, turn: &'a str) -> &'a str {
-        self.request.incoming.reply_id.as_deref().unwrap_or(turn)
-    }
-
     /// Records the plan that is about to be sent.
     pub(crate) fn record_plan(&self, plan: &dyn Plan) {
         let Decision { lane, dialect, model, losses, session, .. } = plan.decision();

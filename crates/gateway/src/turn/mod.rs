@@ -17,13 +17,14 @@ use std::sync::Arc;
 use bytes::Bytes;
 use serde_json::Value;
 use throughline_canonical::{Fault, FaultKind};
+use throughline_codec::dialects::Accepted;
 use tokio::sync::OwnedSemaphorePermit;
 
 pub(crate) use self::attempt::Attempt;
 use self::error_reply::{Reply, error_response};
 use self::log::SharedTurn;
 use self::record::Unanswered;
-use self::request::{IncomingRequest, read_request};
+use self::request::{IncomingRequest, RequestContent, read_request};
 use self::turn_reply::{FinishedReply, TurnReply};
 use crate::backend::{Auth, Backend};
 use crate::gateway::{Gateway, may_receive_key};
@@ -38,10 +39,10 @@ impl Gateway {
     pub async fn turn(
         &self,
         incoming: IncomingRequest,
-        body: Bytes,
+        content: impl Into<RequestContent>,
         permit: OwnedSemaphorePermit,
     ) -> Reply {
-        self.run(incoming, body, permit).await.encode().await
+        self.run(incoming, content.into(), permit).await.encode().await
     }
 
     /// One turn whose reply the caller gets as canonical events, or a finished reply if there is no
@@ -49,23 +50,23 @@ impl Gateway {
     pub async fn turn_events(
         &self,
         incoming: IncomingRequest,
-        body: Bytes,
+        accepted: Accepted,
         permit: OwnedSemaphorePermit,
     ) -> Result<TurnEvents, Box<FinishedReply>> {
-        self.run(incoming, body, permit).await.into_events()
+        self.run(incoming, accepted.into(), permit).await.into_events()
     }
 
     async fn run(
         &self,
         incoming: IncomingRequest,
-        body: Bytes,
+        content: RequestContent,
         permit: OwnedSemaphorePermit,
     ) -> TurnReply {
         let settings = self.settings();
         let (began, dialect) = (incoming.began, incoming.dialect);
         let turn = self.begin(&incoming);
         let _unanswered = Unanswered::new(self, &turn, began);
-        match self.try_backends(&settings, incoming, body, &turn, permit).await {
+        match self.try_backends(&settings, incoming, content, &turn, permit).await {
             Ok(reply) => reply,
             Err(fault) => {
                 let (id, backend) = {
@@ -84,11 +85,11 @@ impl Gateway {
         &self,
         settings: &Arc<Settings>,
         incoming: IncomingRequest,
-        body: Bytes,
+        content: RequestContent,
         turn: &SharedTurn,
         permit: OwnedSemaphorePermit,
     ) -> Result<TurnReply, Fault> {
-        let request = read_request(settings, incoming, body)?;
+        let request = read_request(settings, incoming, content)?;
         let (pin, model) = (request.pin.as_deref(), request.model.as_deref());
         let chosen = settings.routes.choose(settings, pin, model, &self.active())?;
         let chain = allowed_fallbacks(&chosen.chain);
@@ -138,7 +139,7 @@ impl Gateway {
     /// Plans a request and reports the plan without sending it.
     pub async fn report(&self, incoming: IncomingRequest, body: Bytes) -> Result<Value, Fault> {
         let settings = self.settings();
-        let mut request = read_request(&settings, incoming, body)?;
+        let mut request = read_request(&settings, incoming, body.into())?;
         request.in_conversation = false;
         let active = self.active();
         let (pin, model) = (request.pin.as_deref(), request.model.as_deref());

@@ -35,9 +35,6 @@ pub struct IncomingRequest {
     pub pin: Option<String>,
     /// When the request arrived.
     pub began: Instant,
-    /// Reply id chosen by the conversation store. If set, the turn is translated even when both
-    /// dialects match, so that we own every byte of the reply.
-    pub reply_id: Option<String>,
 }
 
 impl IncomingRequest {
@@ -80,6 +77,27 @@ pub(crate) struct ParsedRequest {
 }
 
 impl ParsedRequest {
+    /// A parsed request without any view of its body. `known` is its canonical form.
+    fn new(incoming: IncomingRequest, lineage: Lineage, known: Option<&Request>) -> Self {
+        let operation = incoming.dialect.operation(&incoming.path).unwrap_or(Operation::Generate);
+        let model = known.map(|request| request.model.clone());
+        Self {
+            raw: Bytes::new(),
+            body: Bytes::new(),
+            outline: None,
+            opaque_outline: None.into(),
+            canonical: OnceLock::new(),
+            scope: scope(lineage, &incoming),
+            lineage,
+            model: model.filter(|model| !model.is_empty()),
+            pin: incoming.pin.clone().or_else(|| known?.backend.clone()),
+            stream: known.is_some_and(|request| request.stream),
+            operation,
+            in_conversation: operation == Operation::Generate,
+            incoming,
+        }
+    }
+
     /// The canonical request.
     pub(crate) fn canonical(&self) -> Result<&Arc<Accepted>, Fault> {
         let canonical = self.canonical.get_or_init(|| read_canonical(&self.incoming, &self.body));
@@ -111,41 +129,57 @@ pub fn readable(settings: &Settings, headers: &HeaderMap, raw: &Bytes) -> Result
     }
 }
 
+/// The content of a request.
+#[derive(Debug)]
+pub enum RequestContent {
+    /// The body as it arrived.
+    Body(Bytes),
+    /// A request that was read already. There is no body to edit, so its turn is translated.
+    Accepted(Arc<Accepted>),
+}
+
+impl From<Bytes> for RequestContent {
+    fn from(body: Bytes) -> Self {
+        Self::Body(body)
+    }
+}
+
+impl From<Accepted> for RequestContent {
+    fn from(accepted: Accepted) -> Self {
+        Self::Accepted(Arc::new(accepted))
+    }
+}
+
 /// Parses a request. Rejects what cannot be understood.
 pub(crate) fn read_request(
     settings: &Settings,
     incoming: IncomingRequest,
-    raw: Bytes,
+    content: RequestContent,
 ) -> Result<ParsedRequest, Fault> {
+    let raw = match content {
+        RequestContent::Body(raw) => raw,
+        RequestContent::Accepted(accepted) => {
+            let request = &accepted.request;
+            let lineage = Lineage::of_request(&incoming.headers, request);
+            let parsed = ParsedRequest::new(incoming, lineage, Some(request));
+            return Ok(ParsedRequest { canonical: Ok(accepted).into(), ..parsed });
+        }
+    };
     let body = readable(settings, &incoming.headers, &raw)?;
-    let operation = incoming.dialect.operation(&incoming.path).unwrap_or(Operation::Generate);
-    let unread = OnceLock::new();
     // This dialect is edited block by block, so its body need not be fully understood.
     if incoming.dialect.name() == dialects::blocks::DIALECT.name() {
         let outline = Outline::read(&body, settings.limits.json_depth)?;
         let lineage = Lineage::find(&incoming.headers, &body, &outline);
         return Ok(ParsedRequest {
-            scope: scope(lineage, &incoming),
-            lineage,
             model: outline.model.as_ref().map(|model| model.name.clone()),
-            pin: incoming.pin.clone(),
             stream: outline.stream,
             outline: Some(outline),
-            opaque_outline: None.into(),
-            in_conversation: operation == Operation::Generate,
-            operation,
-            canonical: unread,
-            incoming,
             raw,
             body,
+            ..ParsedRequest::new(incoming, lineage, None)
         });
     }
-    // The dialect reports all other JSON errors in its own format.
-    if let Err(error @ (JsonError::TooDeep(_) | JsonError::NotUtf8(_))) =
-        validate(&body, settings.limits.json_depth)
-    {
-        return Err(Fault::invalid(error.to_string()));
-    }
+    check_json(settings, &body)?;
     let canonical = read_canonical(&incoming, &body);
     let opaque_outline = OnceLock::new();
     let outline = || opaque_outline.get_or_init(|| read_opaque_outline(&incoming, &body)).as_ref();
@@ -161,23 +195,27 @@ pub(crate) fn read_request(
         model => Some(model.to_owned()),
     };
     let lineage = Lineage::of_request(&incoming.headers, known);
-    let parsed = ParsedRequest {
-        scope: scope(lineage, &incoming),
-        lineage,
+    let parsed = ParsedRequest::new(incoming, lineage, Some(known));
+    Ok(ParsedRequest {
         model,
-        pin: incoming.pin.clone().or_else(|| known.backend.clone()),
         stream,
-        outline: None,
         opaque_outline,
-        in_conversation: operation == Operation::Generate,
-        operation,
-        canonical: unread,
-        incoming,
+        canonical: canonical.into(),
         raw,
         body,
-    };
-    let _ = parsed.canonical.set(canonical);
-    Ok(parsed)
+        ..parsed
+    })
+}
+
+/// Rejects JSON that is nested too deeply or is not UTF-8. The dialect reports all other mistakes in
+/// its own format.
+pub fn check_json(settings: &Settings, body: &[u8]) -> Result<(), Fault> {
+    match validate(body, settings.limits.json_depth) {
+        Err(error @ (JsonError::TooDeep(_) | JsonError::NotUtf8(_))) => {
+            Err(Fault::invalid(error.to_string()))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn scope(lineage: Lineage, incoming: &IncomingRequest) -> Scope {

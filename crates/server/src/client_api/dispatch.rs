@@ -49,7 +49,6 @@ pub async fn dispatch(State(app): State<Arc<App>>, request: Request) -> Response
         headers: head.headers,
         pin,
         began,
-        reply_id: None,
     };
     if socket::is_upgrade(&request) {
         return socket::open(&app, request, upgrade).await;

@@ -82,8 +82,7 @@ impl ClientDialect for OpenAiResponses {
     }
 
     fn read_request(&self, parts: &RequestParts<'_>) -> Result<Accepted, Fault> {
-        let (read, store) = client_request::read(parts.body)?;
-        Ok(Accepted::new(read, store))
+        Ok(Accepted::new(client_request::read(parts.body)?, StoreMembers::default()))
     }
 
     fn session(&self) -> Box<dyn Session> {
@@ -112,7 +111,7 @@ impl ClientDialect for OpenAiResponses {
 }
 
 /// Members of a response that the conversation store decides.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct StoreMembers(Map<String, Value>);
 
 impl Session for StoreMembers {

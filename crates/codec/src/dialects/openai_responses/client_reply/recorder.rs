@@ -1,12 +1,11 @@
 //! Writes a reply that is also stored: its events for the client, and the response to store.
 
 use serde_json::Value;
-use throughline_canonical::{Event, Fault, Reply};
+use throughline_canonical::{Event, Reply};
 
-use super::super::client_request;
 use super::super::state::Step;
 use super::{Progress, Writer};
-use crate::dialects::{ReplyIdentity, ReplyWriter};
+use crate::dialects::ReplyWriter;
 
 /// Writes a reply and reports what each part contributes to the stored response.
 pub struct Recorder {
@@ -44,10 +43,8 @@ pub struct Written {
 }
 
 impl Recorder {
-    /// Reads a request and starts a recorder of its reply.
-    pub fn read(body: &[u8], identity: &ReplyIdentity) -> Result<Self, Fault> {
-        let (read, store) = client_request::read(body)?;
-        Ok(Self { writer: Writer::new(&read.value, &store, identity), reported: 0 })
+    pub(in super::super) fn new(writer: Writer) -> Self {
+        Self { writer, reported: 0 }
     }
 
     /// The response before its first event.
@@ -104,15 +101,18 @@ fn parse(json: &str) -> Value {
 mod tests {
     use std::borrow::Cow;
 
-    use throughline_canonical::{BlockStart, Delta, EndReason};
+    use throughline_canonical::{BlockStart, Delta, EndReason, Request};
 
+    use super::super::super::StoreMembers;
     use super::super::super::state::{Progress, step};
     use super::*;
+    use crate::dialects::ReplyIdentity;
 
     #[test]
     fn steps_are_those_that_a_reader_of_the_events_finds() {
-        let body = br#"{"model": "m", "input": "hi"}"#;
-        let mut recorder = Recorder::read(body, &ReplyIdentity::new("7", 5)).unwrap();
+        let (request, identity) = (Request::default(), ReplyIdentity::new("7", 5));
+        let mut recorder =
+            Recorder::new(Writer::new(&request, &StoreMembers::default(), &identity));
         let text = |text: &'static str| Cow::Borrowed(text);
         let events = [
             Event::MessageStarted { id: text("x"), model: text("m") },

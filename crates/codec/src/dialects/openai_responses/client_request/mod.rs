@@ -10,7 +10,7 @@ use throughline_canonical::{
 };
 
 use self::items::Conversation;
-use super::{NAME, StoreMembers, state};
+use super::{NAME, state};
 use crate::dialects::shared::losses::Losses;
 use crate::json::{Node, read_object};
 
@@ -37,13 +37,16 @@ const KNOWN: &[&str] = &[
     "include",
     "store",
     "stream_options",
-    state::KEPT,
 ];
 
-/// Reads a request, and what the conversation store decides about the response.
-pub(super) fn read(body: &[u8]) -> Result<(Lossy<Request>, StoreMembers), Fault> {
-    let body = read_object(body)?;
-    let root = Node::root(&body);
+/// Reads a request.
+pub(super) fn read(body: &[u8]) -> Result<Lossy<Request>, Fault> {
+    read_value(&read_object(body)?, 0)
+}
+
+/// Reads a request that was parsed already. The client did not send the first `history` items.
+pub(super) fn read_value(body: &Value, history: usize) -> Result<Lossy<Request>, Fault> {
+    let root = Node::root(body);
     refuse_state(&root)?;
     check_others(&root)?;
 
@@ -58,9 +61,10 @@ pub(super) fn read(body: &[u8]) -> Result<(Lossy<Request>, StoreMembers), Fault>
     // The earlier conversation may be stored elsewhere.
     let continued = root.get("previous_response_id").is_some() || root.get("prompt").is_some();
     match root.get("input") {
-        Some(input) => conversation
-            .read(&input)
-            .map_err(|fault| state::with_client_index(fault, root.value()))?,
+        Some(input) => {
+            let read = conversation.read(&input);
+            read.map_err(|fault| state::with_client_index(fault, history))?;
+        }
         None if continued => {}
         None => conversation.read(&root.need("input")?)?,
     }
@@ -105,12 +109,7 @@ pub(super) fn read(body: &[u8]) -> Result<(Lossy<Request>, StoreMembers), Fault>
     if !extra.is_empty() {
         request.extra.insert(NAME.to_owned(), extra);
     }
-    let mut store = StoreMembers::default();
-    if let Some(Value::Object(kept)) = body.get(state::KEPT) {
-        let members = kept.iter().filter(|(name, _)| *name != state::HISTORY);
-        store.0.extend(members.map(|(name, value)| (name.clone(), value.clone())));
-    }
-    Ok((Lossy { value: request, losses: losses.0 }, store))
+    Ok(Lossy { value: request, losses: losses.0 })
 }
 
 /// Reads an optional member.

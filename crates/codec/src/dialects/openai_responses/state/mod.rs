@@ -8,14 +8,12 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use throughline_canonical::Fault;
 
-mod repeated;
-
+use super::client_reply::Writer;
 pub use super::client_reply::recorder::{Recorder, Written, WrittenEvent};
+use super::{StoreMembers, client_request};
+use crate::dialects::{Accepted, ReplyIdentity};
 
-/// The member of a request in which the conversation store passes data to our reply writer.
-pub const KEPT: &str = "throughline";
-/// The member of [`KEPT`] with the number of items that the client did not send itself.
-pub(super) const HISTORY: &str = "history";
+mod repeated;
 
 /// Members about state.
 const STATE: [&str; 5] =
@@ -137,20 +135,15 @@ impl StatefulRequest {
         items(self.body.get("input"), found, id)
     }
 
-    /// The complete request for one turn: the history, the added items, and the data for our reply
-    /// writer.
-    pub fn turn(&self, history: &[Value], added: &[Value], streams: bool) -> Vec<u8> {
-        let mut body = self.body.clone();
-        let mut kept = Map::new();
-        kept.insert(HISTORY.to_owned(), history.len().into());
-        kept.insert("store".to_owned(), self.store().into());
-        kept.insert("background".to_owned(), self.background().into());
-        if let Some(previous) = self.previous() {
-            kept.insert("previous_response_id".to_owned(), previous.into());
-        }
-        if let Some(conversation) = self.conversation() {
-            kept.insert("conversation".to_owned(), json!({"id": conversation}));
-        }
+    /// The complete request for one turn: the history, then the added items.
+    pub fn with_history(
+        self,
+        history: Vec<Value>,
+        added: &[Value],
+        streams: bool,
+    ) -> Result<StatefulTurn, Fault> {
+        let store = self.store_members();
+        let mut body = self.body;
         // Members of a wrong type stay, so that the reader reports them.
         body.retain(|name, value| !STATE.contains(&name.as_str()) || !has_right_type(name, value));
         // The reader reports a missing or malformed input.
@@ -158,26 +151,55 @@ impl StatefulRequest {
             body.get("input"),
             None | Some(Value::Null | Value::String(_) | Value::Array(_))
         );
-        let unsaid = body.get("input").is_none_or(Value::is_null);
-        let missing = unsaid && history.is_empty() && added.is_empty();
+        let unset = body.get("input").is_none_or(Value::is_null);
+        let missing = unset && history.is_empty() && added.is_empty();
+        let history_length = history.len();
         if listed && !missing {
-            let input = history.iter().chain(added).cloned().collect();
+            let input = history.into_iter().chain(added.iter().cloned()).collect();
             body.insert("input".to_owned(), Value::Array(input));
         }
-        if body.get("stream").is_none_or(|said| has_right_type("stream", said)) {
+        if body.get("stream").is_none_or(|value| has_right_type("stream", value)) {
             body.insert("stream".to_owned(), streams.into());
         }
-        body.insert(KEPT.to_owned(), kept.into());
-        Value::Object(body).to_string().into_bytes()
+        let read = client_request::read_value(&Value::Object(body), history_length)?;
+        Ok(StatefulTurn { accepted: Accepted::new(read, store.clone()), store })
+    }
+
+    /// The members of the response that repeat what the request says about state.
+    fn store_members(&self) -> StoreMembers {
+        let mut members = Map::new();
+        members.insert("store".to_owned(), self.store().into());
+        members.insert("background".to_owned(), self.background().into());
+        if let Some(previous) = self.previous() {
+            members.insert("previous_response_id".to_owned(), previous.into());
+        }
+        if let Some(conversation) = self.conversation() {
+            members.insert("conversation".to_owned(), json!({"id": conversation}));
+        }
+        StoreMembers(members)
+    }
+}
+
+/// A request with its whole history.
+#[derive(Debug)]
+pub struct StatefulTurn {
+    /// The request.
+    pub accepted: Accepted,
+    store: StoreMembers,
+}
+
+impl StatefulTurn {
+    /// A recorder of the reply.
+    pub fn recorder(&self, identity: &ReplyIdentity) -> Recorder {
+        Recorder::new(Writer::new(&self.accepted.request, &self.store, identity))
     }
 }
 
 /// Corrects the item index in a fault: the client did not send the items of the history.
-pub(super) fn with_client_index(mut fault: Fault, body: &Value) -> Fault {
-    let history = body.get(KEPT).and_then(|kept| kept.get(HISTORY)?.as_u64());
+pub(super) fn with_client_index(mut fault: Fault, history: usize) -> Fault {
     let moved = || {
         let (number, rest) = fault.message.strip_prefix("input[")?.split_once(']')?;
-        let number = number.parse::<u64>().ok()?.checked_sub(history?)?;
+        let number = number.parse::<usize>().ok()?.checked_sub(history)?;
         Some(format!("input[{number}]{rest}"))
     };
     if let Some(message) = moved() {
@@ -388,9 +410,9 @@ impl Progress {
 
 #[cfg(test)]
 mod tests {
-    use super::super::client_request;
+    use throughline_canonical::Block;
+
     use super::*;
-    use crate::dialects::ReplyIdentity;
 
     fn stateful(body: Value) -> StatefulRequest {
         let Value::Object(body) = body else {
@@ -438,16 +460,12 @@ mod tests {
         assert_eq!(added[0]["id"], "msg_1");
         assert_eq!(added[1]["type"], "reasoning");
         let history = [json!({"type": "message", "role": "user", "content": "hi"})];
-        let body = asked.turn(&history, &added, true);
-        let body: Value = serde_json::from_slice(&body).unwrap();
-        assert_eq!(body["input"].as_array().unwrap().len(), 3);
-        assert_eq!(body["stream"], true);
-        assert!(body.get("previous_response_id").is_none() && body.get("background").is_none());
-        assert_eq!(body[KEPT]["previous_response_id"], "resp_1");
+        let turn = asked.with_history(history.to_vec(), &added, true).unwrap();
+        let request = &turn.accepted.request;
+        assert_eq!(request.messages[0].content, [Block::text("hi")]);
+        assert!(request.stream && request.extra.is_empty());
 
-        let identity = ReplyIdentity::new("7", 5);
-        let recorder = Recorder::read(body.to_string().as_bytes(), &identity).unwrap();
-        let queued = recorder.queued("queued");
+        let queued = turn.recorder(&ReplyIdentity::new("7", 5)).queued("queued");
         assert_eq!(queued["id"], "resp_7");
         assert_eq!(queued["status"], "queued");
         assert_eq!(queued["background"], true);
@@ -463,8 +481,7 @@ mod tests {
             json!({"type": "message", "role": "assistant", "content": "ho"}),
         ];
         let added = asked.items(&HashMap::new(), &mut || "1".to_owned());
-        let body = asked.turn(&history, &added, true);
-        let fault = client_request::read(&body).unwrap_err();
+        let fault = asked.with_history(history.to_vec(), &added, true).unwrap_err();
         assert_eq!(fault.place(), Some("input[0].content"));
     }
 
