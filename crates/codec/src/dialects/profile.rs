@@ -8,7 +8,7 @@ use throughline_canonical::{Effort, ThinkingForm};
 
 use super::{gemini, openai_chat};
 
-/// An upstream dialect in one of its variants.
+/// An upstream dialect in one of its variants. Many fields: each one is a fact that the gateway needs.
 #[derive(Clone, Copy, Debug)]
 pub struct Profile {
     /// The name of the variant in the configuration; empty for the plain dialect.
