@@ -17,16 +17,16 @@ pub(crate) struct Input {
 
 /// Half reasoning, half answer, with this number of calls spread over the answer.
 pub(crate) fn reply(bytes: usize, format: Format, calls: usize) -> Input {
-    let mut dice = Dice::new(1);
-    let reasoning = prose(bytes / 2, &mut dice);
+    let mut random = Random::new(1);
+    let reasoning = prose(bytes / 2, &mut random);
     let mut text = format!("<think>\n{reasoning}\n</think>\n\n");
     let mut truth = Truth { reasoning, content: Some(String::new()), calls: Vec::new() };
     for place in 0..=calls {
-        let answer = prose(bytes / 2 / (calls + 1), &mut dice);
+        let answer = prose(bytes / 2 / (calls + 1), &mut random);
         text.push_str(&answer);
         truth.content.get_or_insert_default().push_str(&answer);
         if place < calls {
-            let call = call(400, format, place, &mut dice);
+            let call = call(400, format, place, &mut random);
             text.push('\n');
             text.push_str(&call.text);
             text.push('\n');
@@ -38,24 +38,24 @@ pub(crate) fn reply(bytes: usize, format: Format, calls: usize) -> Input {
 
 /// One call with this number of bytes of arguments, and nothing else.
 pub(crate) fn long_call(bytes: usize, format: Format) -> Input {
-    call(bytes, format, 0, &mut Dice::new(2))
+    call(bytes, format, 0, &mut Random::new(2))
 }
 
 /// Reasoning only, without its end.
 pub(crate) fn reasoning(bytes: usize) -> String {
-    format!("<think>\n{}", prose(bytes, &mut Dice::new(3)))
+    format!("<think>\n{}", prose(bytes, &mut Random::new(3)))
 }
 
 /// An answer only.
 pub(crate) fn answer(bytes: usize) -> Input {
-    let text = prose(bytes, &mut Dice::new(4));
+    let text = prose(bytes, &mut Random::new(4));
     Input { truth: Truth { content: Some(text.clone()), ..Truth::default() }, text }
 }
 
 /// Pieces of 4 to 16 bytes, never cut inside a code point: other readers do not accept that.
 pub(crate) fn ragged(text: &str) -> Vec<&str> {
-    let mut dice = Dice::new(5);
-    cut(text, || 4 + dice.below(13))
+    let mut random = Random::new(5);
+    cut(text, || 4 + random.below(13))
 }
 
 /// Pieces of 8 bytes, or a little less at a longer code point.
@@ -120,16 +120,16 @@ pub(crate) fn tools(format: Format) -> Vec<(&'static str, Value)> {
 
 /// A call of `write_file` in this format. Formats with JSON get a list of
 /// edits; the others, whose values are text, get one long text.
-fn call(bytes: usize, format: Format, place: usize, dice: &mut Dice) -> Input {
+fn call(bytes: usize, format: Format, place: usize, random: &mut Random) -> Input {
     let path = format!("src/reader_{place}.rs");
     let (text, arguments) = match format {
         Format::Tags => panic!("there are no calls without a format"),
         Format::Hermes | Format::Mistral | Format::KimiK2 => {
-            let arguments = edits(&path, bytes, dice);
+            let arguments = edits(&path, bytes, random);
             (json_call(format, "write_file", &arguments), arguments)
         }
         Format::Qwen3Coder => {
-            let content = code(bytes, dice);
+            let content = code(bytes, random);
             let text = format!(
                 "<tool_call>\n<function=write_file>\n<parameter=path>\n{path}\n</parameter>\n\
                  <parameter=content>\n{content}\n</parameter>\n</function>\n</tool_call>"
@@ -137,7 +137,7 @@ fn call(bytes: usize, format: Format, place: usize, dice: &mut Dice) -> Input {
             (text, json!({"path": path, "content": content}).to_string())
         }
         Format::Pythonic => {
-            let content = code(bytes, dice);
+            let content = code(bytes, random);
             // Python and JSON strings escape the same characters here.
             let literal = Value::from(content.as_str());
             let text = format!("[write_file(path=\"{path}\", content={literal})]");
@@ -167,13 +167,13 @@ pub(crate) fn json_call(format: Format, name: &str, arguments: &str) -> String {
     }
 }
 
-fn edits(path: &str, bytes: usize, dice: &mut Dice) -> String {
+fn edits(path: &str, bytes: usize, random: &mut Random) -> String {
     let mut text = format!("{{\"path\": \"{path}\", \"edits\": [");
     let mut line = 0;
     while text.len() < bytes {
-        line += 1 + dice.below(9);
+        line += 1 + random.below(9);
         let separator = if text.ends_with('[') { "" } else { ", " };
-        let lines = Value::from(code(160, dice));
+        let lines = Value::from(code(160, random));
         let _ = write!(text, "{separator}{{\"line\": {line}, \"text\": {lines}}}");
     }
     text.push_str("]}");
@@ -181,7 +181,7 @@ fn edits(path: &str, bytes: usize, dice: &mut Dice) -> String {
 }
 
 /// Lines of a program, at least this many bytes.
-fn code(bytes: usize, dice: &mut Dice) -> String {
+fn code(bytes: usize, random: &mut Random) -> String {
     const LINES: [&str; 8] = [
         "    let mut total: Vec<u8> = Vec::with_capacity(names.len());",
         "    for (place, name) in names.iter().enumerate() {",
@@ -195,7 +195,7 @@ fn code(bytes: usize, dice: &mut Dice) -> String {
     // Readers differ in white space at the ends of a value; that is a case of its own.
     let mut text = "fn main() {\n".to_owned();
     while text.len() < bytes {
-        text.push_str(LINES[dice.below(LINES.len())]);
+        text.push_str(LINES[random.below(LINES.len())]);
         text.push('\n');
     }
     text.truncate(text.trim_end().len());
@@ -204,7 +204,7 @@ fn code(bytes: usize, dice: &mut Dice) -> String {
 
 /// Sentences in paragraphs, at least this many bytes: mostly ASCII, some other words, and now and then
 /// a `<` that opens nothing.
-fn prose(bytes: usize, dice: &mut Dice) -> String {
+fn prose(bytes: usize, random: &mut Random) -> String {
     const WORDS: [&str; 40] = [
         "the",
         "a",
@@ -249,26 +249,26 @@ fn prose(bytes: usize, dice: &mut Dice) -> String {
     ];
     let mut text = String::with_capacity(bytes + 200);
     while text.len() < bytes {
-        for place in 0..6 + dice.below(12) {
+        for place in 0..6 + random.below(12) {
             if place > 0 {
                 text.push(' ');
             }
-            text.push_str(WORDS[dice.below(WORDS.len())]);
+            text.push_str(WORDS[random.below(WORDS.len())]);
         }
-        match dice.below(60) {
+        match random.below(60) {
             0 => text.push_str(", if a < b [1]"),
             1 => text.push_str(" (Vec<u8>)"),
             _ => {}
         }
-        text.push_str(if dice.below(6) == 0 { ".\n\n" } else { ". " });
+        text.push_str(if random.below(6) == 0 { ".\n\n" } else { ". " });
     }
     text
 }
 
 /// Pseudo-random numbers with a fixed seed.
-struct Dice(u64);
+struct Random(u64);
 
-impl Dice {
+impl Random {
     fn new(seed: u64) -> Self {
         Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15))
     }

@@ -51,7 +51,7 @@ fn tags(effort: Effort) {
     let pieces = inputs::ragged(&input.text);
     let around_tags = inputs::around(&TAGS, &input.text, inputs::ragged);
     let mut entries = entries(Format::Tags, &input, &pieces);
-    entries.push(spared(Format::Tags, &input, &around_tags));
+    entries.push(entry_without_cut_markers(Format::Tags, &input, &around_tags));
     println!(
         "\n## Tags alone\n\n1 MB of prose, half of it reasoning, in pieces of 4 to 16 bytes.\n"
     );
@@ -69,7 +69,7 @@ fn tags_and_calls(effort: Effort) {
     let mut all = Vec::new();
     for (format, input, pieces, around_tags) in &cut {
         all.extend(entries(*format, input, pieces));
-        all.push(spared(*format, input, around_tags));
+        all.push(entry_without_cut_markers(*format, input, around_tags));
     }
     tables::pieces(&all, &measure::all(&all, effort));
 }
@@ -92,7 +92,7 @@ fn arguments_of_a_call(effort: Effort) {
         for (format, input, pieces) in &cut {
             all.extend(entries(*format, input, pieces));
             if *format == Format::KimiK2 {
-                all.push(spared(*format, input, &around_markers));
+                all.push(entry_without_cut_markers(*format, input, &around_markers));
             }
         }
         all.retain(|entry| !slow.contains(&(entry.subject, entry.format, entry.note)));
@@ -114,7 +114,11 @@ fn entries<'a>(format: Format, input: &'a Input, pieces: &'a [&'a str]) -> Vec<E
 
 /// A reader on text without cut markers. If it misses a cut marker, it misreads the rest of the text
 /// and does less work than the others.
-fn spared<'a>(format: Format, input: &'a Input, pieces: &'a [&'a str]) -> Entry<'a> {
+fn entry_without_cut_markers<'a>(
+    format: Format,
+    input: &'a Input,
+    pieces: &'a [&'a str],
+) -> Entry<'a> {
     Entry { subject: Subject::Smg, format, input, pieces, note: ", no marker cut" }
 }
 
@@ -131,7 +135,7 @@ fn whole(effort: Effort) {
             let mut best = vec![Duration::MAX; subjects.len()];
             for _ in 0..effort.rounds {
                 for (subject, best) in subjects.iter().zip(&mut best) {
-                    let run = measure::unkept(*subject, format, &pieces, effort.cap);
+                    let run = measure::run_without_output(*subject, format, &pieces, effort.cap);
                     *best = run.time.min(*best);
                 }
             }
@@ -166,7 +170,9 @@ fn linear(effort: Effort) {
                 let times = SIZES[SIZES.len() - 1] / text.len().min(SIZES[SIZES.len() - 1]);
                 let mut spent = Duration::ZERO;
                 for _ in 0..times {
-                    spent += measure::unkept(Subject::Ours, format, pieces, Duration::MAX).time;
+                    spent +=
+                        measure::run_without_output(Subject::Ours, format, pieces, Duration::MAX)
+                            .time;
                 }
                 let bytes = (times * text.len()) as f64;
                 *best = best.min(spent.as_secs_f64() * 1e9 / bytes);

@@ -98,7 +98,12 @@ fn timed(entry: &Entry<'_>, cap: Duration) -> (Collected, Run) {
 }
 
 /// One run whose output is dropped.
-pub(crate) fn unkept(subject: Subject, format: Format, pieces: &[&str], cap: Duration) -> Run {
+pub(crate) fn run_without_output(
+    subject: Subject,
+    format: Format,
+    pieces: &[&str],
+    cap: Duration,
+) -> Run {
     let sink = &mut Nothing;
     opened(subject, format, Drive { pieces, sink, cap })
 }

@@ -48,7 +48,7 @@ pub(crate) fn pieces(entries: &[Entry<'_>], figures: &[Figures]) {
             cells.push(found.deltas.to_string());
         }
         cells.push(if found.complete {
-            said(entry.subject, found.difference)
+            output_cell(entry.subject, found.difference)
         } else {
             format!("broken off at piece {}", found.pieces)
         });
@@ -56,7 +56,7 @@ pub(crate) fn pieces(entries: &[Entry<'_>], figures: &[Figures]) {
     }
 }
 
-fn said(subject: Subject, difference: Option<&str>) -> String {
+fn output_cell(subject: Subject, difference: Option<&str>) -> String {
     match (subject, difference) {
         (Subject::Floor, _) => String::new(),
         (_, None) => "right".to_owned(),
@@ -81,7 +81,7 @@ pub(crate) fn speeds(rows: &[Speed]) {
             "| {size} | {} | {} | {speed} | {} |",
             format_name(*format),
             subject.name(*format),
-            said(*subject, *difference),
+            output_cell(*subject, *difference),
         );
     }
 }

@@ -93,7 +93,7 @@ impl Effort {
         Self::ALL.into_iter().find(|effort| effort.word().eq_ignore_ascii_case(word))
     }
 
-    /// The tokens that stand for it where only a budget can be said. The one table of budgets and
+    /// The budget that replaces it where only a budget can be expressed. The one table of budgets and
     /// efforts; [`Effort::of_budget`] reads it the other way.
     ///
     /// | minimal | low | medium | high | xhigh | max |

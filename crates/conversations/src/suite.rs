@@ -2,7 +2,8 @@
 
 use crate::store::{Move, Node, Piece, Reference, Store};
 
-const WORKS: &str = "the store works";
+/// The message of a failed store operation.
+const OK: &str = "the store works";
 
 fn node(id: &str, parent: Option<&str>, created: u64) -> Node {
     Node {
@@ -13,7 +14,7 @@ fn node(id: &str, parent: Option<&str>, created: u64) -> Node {
         expires: Some(created + 100),
         open: false,
         names: vec![format!("item_{id}"), "shared".to_owned()],
-        sealed: format!("what {id} says").into_bytes(),
+        sealed: format!("content of {id}").into_bytes(),
     }
 }
 
@@ -28,8 +29,8 @@ fn reference(id: &str, content: &str) -> Reference {
     }
 }
 
-async fn path(store: &dyn Store, id: &str, most: usize) -> Vec<String> {
-    let nodes = store.path(id, most).await.expect(WORKS);
+async fn path(store: &dyn Store, id: &str, limit: usize) -> Vec<String> {
+    let nodes = store.path(id, limit).await.expect(OK);
     nodes.into_iter().map(|node| node.id).collect()
 }
 
@@ -38,39 +39,39 @@ async fn path(store: &dyn Store, id: &str, most: usize) -> Vec<String> {
 /// # Panics
 /// If the store fails a check.
 pub async fn check_store(store: &dyn Store) {
-    nodes_hang_on_one_another(store).await;
-    references_move_only_from_where_they_stand(store).await;
-    logs_keep_their_order(store).await;
-    the_oldest_goes_first(store).await;
-    references_go_when_nothing_has_moved_them_on(store).await;
+    nodes_form_a_path(store).await;
+    reference_moves_only_from_its_head(store).await;
+    log_keeps_its_order(store).await;
+    trim_removes_the_oldest_first(store).await;
+    unused_reference_expires(store).await;
 }
 
-async fn nodes_hang_on_one_another(store: &dyn Store) {
+async fn nodes_form_a_path(store: &dyn Store) {
     for (id, parent, created) in
         [("a", None, 1), ("b", Some("a"), 2), ("c", Some("b"), 3), ("fork", Some("a"), 4)]
     {
-        assert!(store.put(node(id, parent, created), None).await.expect(WORKS));
+        assert!(store.put(node(id, parent, created), None).await.expect(OK));
     }
     assert_eq!(path(store, "c", 10).await, ["a", "b", "c"]);
     assert_eq!(path(store, "fork", 10).await, ["a", "fork"]);
     assert_eq!(path(store, "c", 2).await, ["b", "c"]);
     assert_eq!(path(store, "nobody", 10).await, [""; 0]);
-    let read = store.node("b").await.expect(WORKS);
+    let read = store.node("b").await.expect(OK);
     let whole = Node { expires: Some(103), ..node("b", Some("a"), 2) };
-    assert_eq!(read, Some(whole), "it lives as long as what follows it");
+    assert_eq!(read, Some(whole), "it expires with its newest descendant");
 
     // The newest node of the owner with this name, or else that of any owner.
     let others = Node { owner: "bob".to_owned(), ..node("others", None, 9) };
-    assert!(store.put(others, None).await.expect(WORKS));
+    assert!(store.put(others, None).await.expect(OK));
     let found = |node: Option<Node>| node.map(|node| node.id);
-    let named = store.named("ada", "item_b").await.expect(WORKS);
+    let named = store.named("ada", "item_b").await.expect(OK);
     assert_eq!(found(named).as_deref(), Some("b"));
-    let named = store.named("ada", "shared").await.expect(WORKS);
+    let named = store.named("ada", "shared").await.expect(OK);
     assert_eq!(found(named).as_deref(), Some("fork"));
-    let named = store.named("eve", "item_b").await.expect(WORKS);
+    let named = store.named("eve", "item_b").await.expect(OK);
     assert_eq!(found(named).as_deref(), Some("b"));
-    assert_eq!(store.named("ada", "nothing").await.expect(WORKS), None);
-    assert!(store.remove("others").await.expect(WORKS));
+    assert_eq!(store.named("ada", "nothing").await.expect(OK), None);
+    assert!(store.remove("others").await.expect(OK));
 
     // Writing a node again replaces it and its names.
     let again = Node {
@@ -79,75 +80,75 @@ async fn nodes_hang_on_one_another(store: &dyn Store) {
         sealed: vec![0, 255],
         ..node("fork", Some("a"), 4)
     };
-    assert!(store.put(again.clone(), None).await.expect(WORKS));
-    assert_eq!(store.node("fork").await.expect(WORKS), Some(again.clone()));
-    assert_eq!(store.open_nodes().await.expect(WORKS), [again]);
-    let named = store.named("ada", "item_fork").await.expect(WORKS);
+    assert!(store.put(again.clone(), None).await.expect(OK));
+    assert_eq!(store.node("fork").await.expect(OK), Some(again.clone()));
+    assert_eq!(store.open_nodes().await.expect(OK), [again]);
+    let named = store.named("ada", "item_fork").await.expect(OK);
     assert_eq!(found(named), None);
-    assert!(store.put(node("fork", Some("a"), 4), None).await.expect(WORKS));
+    assert!(store.put(node("fork", Some("a"), 4), None).await.expect(OK));
 
     // A missing node ends the path.
-    assert!(store.remove("b").await.expect(WORKS));
-    assert!(!store.remove("b").await.expect(WORKS));
+    assert!(store.remove("b").await.expect(OK));
+    assert!(!store.remove("b").await.expect(OK));
     assert_eq!(path(store, "c", 10).await, ["c"]);
-    assert_eq!(store.named("ada", "item_b").await.expect(WORKS), None);
+    assert_eq!(store.named("ada", "item_b").await.expect(OK), None);
 }
 
-async fn references_move_only_from_where_they_stand(store: &dyn Store) {
-    assert_eq!(store.reference("main").await.expect(WORKS), None);
-    store.put_reference(reference("main", "first")).await.expect(WORKS);
+async fn reference_moves_only_from_its_head(store: &dyn Store) {
+    assert_eq!(store.reference("main").await.expect(OK), None);
+    store.put_reference(reference("main", "first")).await.expect(OK);
     let to = |reference: &str, from: Option<&str>| {
         Some(Move { reference: reference.to_owned(), from: from.map(str::to_owned) })
     };
     let put = |id, parent, moves| store.put(node(id, parent, 10), moves);
-    assert!(put("m1", None, to("main", None)).await.expect(WORKS));
-    assert!(!put("m2", None, to("main", None)).await.expect(WORKS));
-    assert!(!put("m2", None, to("other", None)).await.expect(WORKS));
-    assert_eq!(store.node("m2").await.expect(WORKS), None);
-    assert!(put("m2", Some("m1"), to("main", Some("m1"))).await.expect(WORKS));
+    assert!(put("m1", None, to("main", None)).await.expect(OK));
+    assert!(!put("m2", None, to("main", None)).await.expect(OK));
+    assert!(!put("m2", None, to("other", None)).await.expect(OK));
+    assert_eq!(store.node("m2").await.expect(OK), None);
+    assert!(put("m2", Some("m1"), to("main", Some("m1"))).await.expect(OK));
 
     // The content changes and the head does not.
-    store.put_reference(reference("main", "second")).await.expect(WORKS);
+    store.put_reference(reference("main", "second")).await.expect(OK);
     let expected = Reference {
         head: Some("m2".to_owned()),
         expires: Some(110),
         ..reference("main", "second")
     };
-    let read = store.reference("main").await.expect(WORKS);
-    assert_eq!(read, Some(expected), "it lives as long as its newest node");
-    assert!(store.remove_reference("main").await.expect(WORKS));
-    assert!(!store.remove_reference("main").await.expect(WORKS));
+    let read = store.reference("main").await.expect(OK);
+    assert_eq!(read, Some(expected), "it expires with its newest node");
+    assert!(store.remove_reference("main").await.expect(OK));
+    assert!(!store.remove_reference("main").await.expect(OK));
     assert_eq!(path(store, "m2", 10).await, ["m1", "m2"]);
 }
 
-async fn logs_keep_their_order(store: &dyn Store) {
+async fn log_keeps_its_order(store: &dyn Store) {
     let piece = |first: u64, last: u64| Piece {
         first,
         last,
         sealed: vec![u8::try_from(first).unwrap_or_default(); 3],
     };
     for piece in [piece(0, 4), piece(5, 5), piece(6, 20)] {
-        store.log("m1", piece).await.expect(WORKS);
+        store.log("m1", piece).await.expect(OK);
     }
     let all = [piece(0, 4), piece(5, 5), piece(6, 20)];
-    assert_eq!(store.logged("m1", None).await.expect(WORKS), all);
-    assert_eq!(store.logged("m1", Some(3)).await.expect(WORKS), all);
-    assert_eq!(store.logged("m1", Some(4)).await.expect(WORKS), all[1..]);
-    assert_eq!(store.logged("m1", Some(20)).await.expect(WORKS), []);
-    assert_eq!(store.logged("m2", None).await.expect(WORKS), []);
-    store.remove("m1").await.expect(WORKS);
-    assert_eq!(store.logged("m1", None).await.expect(WORKS), []);
+    assert_eq!(store.logged("m1", None).await.expect(OK), all);
+    assert_eq!(store.logged("m1", Some(3)).await.expect(OK), all);
+    assert_eq!(store.logged("m1", Some(4)).await.expect(OK), all[1..]);
+    assert_eq!(store.logged("m1", Some(20)).await.expect(OK), []);
+    assert_eq!(store.logged("m2", None).await.expect(OK), []);
+    store.remove("m1").await.expect(OK);
+    assert_eq!(store.logged("m1", None).await.expect(OK), []);
 }
 
-async fn references_go_when_nothing_has_moved_them_on(store: &dyn Store) {
+async fn unused_reference_expires(store: &dyn Store) {
     let kept = Reference { expires: None, ..reference("kept", "for ever") };
     for made in [reference("empty", "x"), reference("moved", "x"), kept] {
-        store.put_reference(made).await.expect(WORKS);
+        store.put_reference(made).await.expect(OK);
     }
     for (id, conversation) in [("r1", "moved"), ("r2", "kept")] {
         let moves = Move { reference: conversation.to_owned(), from: None };
         let put = store.put(node(id, None, 10), Some(moves)).await;
-        assert!(put.expect(WORKS));
+        assert!(put.expect(OK));
     }
     for (now, gone, left) in [
         (49, 0, ["empty", "moved", "kept"].as_slice()),
@@ -155,17 +156,17 @@ async fn references_go_when_nothing_has_moved_them_on(store: &dyn Store) {
         // It is removed with its node, and so is the node of the one that stays.
         (110, 3, &["kept"]),
     ] {
-        assert_eq!(store.trim(now, u64::MAX).await.expect(WORKS), gone, "{now}");
+        assert_eq!(store.trim(now, u64::MAX).await.expect(OK), gone, "{now}");
         for id in ["empty", "moved", "kept"] {
-            let found = store.reference(id).await.expect(WORKS);
+            let found = store.reference(id).await.expect(OK);
             assert_eq!(found.is_some(), left.contains(&id), "{id} at {now}");
         }
     }
 }
 
-async fn the_oldest_goes_first(store: &dyn Store) {
-    assert_eq!(store.trim(0, u64::MAX).await.expect(WORKS), 0);
-    let left = store.trim(u64::MAX, u64::MAX).await.expect(WORKS);
+async fn trim_removes_the_oldest_first(store: &dyn Store) {
+    assert_eq!(store.trim(0, u64::MAX).await.expect(OK), 0);
+    let left = store.trim(u64::MAX, u64::MAX).await.expect(OK);
     assert_eq!(left, 4, "a, c, fork and m2 have expired");
     for created in 0..10 {
         let kept = Node {
@@ -174,17 +175,17 @@ async fn the_oldest_goes_first(store: &dyn Store) {
             open: created == 1,
             ..node(&format!("n{created}"), None, created)
         };
-        store.put(kept, None).await.expect(WORKS);
+        store.put(kept, None).await.expect(OK);
     }
     let log = Piece { first: 0, last: 0, sealed: vec![1; 100] };
-    store.log("n3", log).await.expect(WORKS);
-    assert_eq!(store.trim(u64::MAX, 1100).await.expect(WORKS), 0);
-    assert_eq!(store.trim(u64::MAX, 1000).await.expect(WORKS), 1);
-    assert_eq!(store.node("n0").await.expect(WORKS), None);
+    store.log("n3", log).await.expect(OK);
+    assert_eq!(store.trim(u64::MAX, 1100).await.expect(OK), 0);
+    assert_eq!(store.trim(u64::MAX, 1000).await.expect(OK), 1);
+    assert_eq!(store.node("n0").await.expect(OK), None);
     // An open node stays. A log is removed with its node.
-    assert_eq!(store.trim(u64::MAX, 700).await.expect(WORKS), 2);
+    assert_eq!(store.trim(u64::MAX, 700).await.expect(OK), 2);
     for (id, there) in [("n1", true), ("n2", false), ("n3", false), ("n4", true)] {
-        let node = store.node(id).await.expect(WORKS);
+        let node = store.node(id).await.expect(OK);
         assert_eq!(node.is_some(), there, "{id}");
     }
 }

@@ -214,7 +214,7 @@ pub fn is_version(segment: &str) -> bool {
     !number.is_empty() && digits(stage)
 }
 
-/// A fingerprint of a credential. It tells two credentials apart without storing them.
+/// A fingerprint of a credential. It distinguishes credentials without storing them.
 pub fn credential_fingerprint(credential: &str) -> String {
     use sha2::{Digest, Sha256};
     if credential.is_empty() {

@@ -25,10 +25,9 @@ const ACTIVE: &str = "active_backend";
 /// The stored fact that names the site which receives the callers' own keys.
 const KEY_SITE: &str = "caller_key_site";
 /// The prefix of the stored facts about backends that bind thinking to its conversation.
-const BINDS: &str = "binds_thinking:";
+const BINDS_PREFIX: &str = "binds_thinking:";
 
-/// The state that lives as long as the server. Every subsystem that turns share is one field, hence
-/// their number.
+/// The state that lives as long as the server. Many fields: each one is a subsystem that turns share.
 #[derive(Debug)]
 pub struct Gateway {
     pub(crate) settings: ArcSwap<Settings>,
@@ -71,7 +70,7 @@ impl Gateway {
         let binding = snapshot
             .facts
             .keys()
-            .filter_map(|fact| fact.strip_prefix(BINDS))
+            .filter_map(|fact| fact.strip_prefix(BINDS_PREFIX))
             .map(ToOwned::to_owned)
             .collect();
         let max_streams = settings.limits.streams;
@@ -173,7 +172,7 @@ impl Gateway {
     }
 
     /// Waits until no request is in progress. No request can start meanwhile.
-    pub async fn idle(&self) {
+    pub async fn wait_until_idle(&self) {
         let all = u32::try_from(self.max_streams).unwrap_or(u32::MAX);
         drop(self.streams.acquire_many(all).await);
     }
@@ -211,7 +210,7 @@ impl Gateway {
     }
 
     /// Whether a backend is known to bind thinking to its conversation.
-    pub(crate) fn binds(&self, backend: &str) -> bool {
+    pub(crate) fn binds_thinking(&self, backend: &str) -> bool {
         self.binding.read().contains(backend)
     }
 
@@ -219,7 +218,7 @@ impl Gateway {
     pub(crate) fn learn_binding(&self, backend: &str) {
         if self.binding.write().insert(backend.to_owned()) {
             tracing::info!(backend, "this backend binds thinking to its conversation");
-            let fact = format!("{BINDS}{backend}");
+            let fact = format!("{BINDS_PREFIX}{backend}");
             self.changes.push(Change::Fact(fact, Some("yes".into())));
         }
     }

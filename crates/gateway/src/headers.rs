@@ -41,10 +41,10 @@ pub enum Body {
     /// The gateway reads the body and its reply.
     Read,
     /// The body is forwarded unread.
-    Passed,
+    Forwarded,
 }
 
-fn crosses(name: &HeaderName, named_by_connection: &[String]) -> bool {
+fn is_forwarded(name: &HeaderName, named_by_connection: &[String]) -> bool {
     let name = name.as_str();
     !HOP_BY_HOP.contains(&name)
         && !name.starts_with(OWN_PREFIX)
@@ -73,7 +73,7 @@ pub fn upstream(client: &HeaderMap, backend: &Backend, body: Body) -> HeaderMap 
             "accept-encoding" => body == Body::Read,
             _ => false,
         };
-        if !ours && crosses(name, &named) {
+        if !ours && is_forwarded(name, &named) {
             headers.append(name, value.clone());
         }
     }
@@ -99,7 +99,7 @@ pub fn client(upstream: &HeaderMap, auth: &Auth) -> HeaderMap {
     };
     upstream
         .iter()
-        .filter(|(name, _)| crosses(name, &named) && allows(name))
+        .filter(|(name, _)| is_forwarded(name, &named) && allows(name))
         .map(|(name, value)| (name.clone(), value.clone()))
         .collect()
 }

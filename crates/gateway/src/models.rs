@@ -56,7 +56,7 @@ impl Gateway {
             let pin = Some(only.name.clone());
             return self.forward_request(IncomingRequest { pin, ..incoming }, body).await;
         }
-        let cards = match self.all(&settings, &incoming, &backends).await {
+        let cards = match self.all_models(&settings, &incoming, &backends).await {
             Ok(cards) => cards,
             Err(error) => {
                 let backend = backends.first().map_or("", |backend| &backend.name);
@@ -83,7 +83,7 @@ impl Gateway {
 
     /// Shows the abilities of a model in this format of the client's dialect. A backend of the same
     /// dialect answers itself; for others the catalog answers.
-    pub async fn show(
+    pub async fn show_model(
         &self,
         mut incoming: IncomingRequest,
         body: bytes::Bytes,
@@ -143,7 +143,7 @@ impl Gateway {
         }
         let lists = backends.iter().map(|backend| self.list_of(settings, incoming, backend));
         join_all(lists).await.into_iter().any(|list| match list {
-            Ok(list) => list.is_empty() || list.iter().any(|card| is_same(&card.name, name)),
+            Ok(list) => list.is_empty() || list.iter().any(|card| is_same_name(&card.name, name)),
             Err(_) => true,
         })
     }
@@ -173,7 +173,7 @@ impl Gateway {
     }
 
     /// All models of these backends, without duplicates. Fails only if no backend answers.
-    async fn all(
+    async fn all_models(
         &self,
         settings: &Settings,
         incoming: &IncomingRequest,
@@ -183,7 +183,7 @@ impl Gateway {
         let mut cards = Vec::new();
         let mut failed = None;
         for (backend, list) in backends.iter().zip(join_all(lists).await) {
-            let complete = |card| complete(card, settings, backend);
+            let complete = |card| add_catalog_facts(card, settings, backend);
             let names = backend
                 .names()
                 .map(|name| ModelCard { name: name.to_owned(), ..ModelCard::default() });
@@ -275,7 +275,7 @@ fn json_reply(answer: &Value, id: &str, backend: &str) -> Reply {
 }
 
 /// Adds what the catalog knows about a model to what its backend reports.
-fn complete(card: ModelCard, settings: &Settings, backend: &Backend) -> ModelCard {
+fn add_catalog_facts(card: ModelCard, settings: &Settings, backend: &Backend) -> ModelCard {
     let name = backend.model_for(Some(&card.name));
     let known = settings.catalog.find_at(&backend.name, name);
     let from_form = |is: fn(Form) -> Option<bool>| known.thinking.and_then(is);
@@ -308,6 +308,6 @@ fn complete(card: ModelCard, settings: &Settings, backend: &Backend) -> ModelCar
 }
 
 /// Whether a listed name is the requested one. Ollama's clients may omit `:latest`.
-fn is_same(listed: &str, incoming: &str) -> bool {
+fn is_same_name(listed: &str, incoming: &str) -> bool {
     listed.strip_suffix(":latest").unwrap_or(listed) == incoming
 }

@@ -26,7 +26,7 @@ pub enum Found {
         /// The file.
         path: PathBuf,
         /// Whether other users may read or write the file.
-        open_to_others: bool,
+        is_open_to_others: bool,
     },
     /// There is none yet.
     Missing,
@@ -79,8 +79,8 @@ pub fn load_or_create(data_dir: &Path, variable: Option<&OsStr>) -> Result<Keyri
             tracing::debug!("keyring loaded from {VARIABLE}");
             Ok(keyring)
         }
-        Found::InFile { keyring, path, open_to_others } => {
-            if open_to_others {
+        Found::InFile { keyring, path, is_open_to_others } => {
+            if is_open_to_others {
                 let path = path.display();
                 tracing::warn!(
                     "other users of this machine can read the keyring `{path}`; run `chmod 600 {path}`"
@@ -129,7 +129,7 @@ pub fn find(data_dir: &Path, variable: Option<&OsStr>) -> Result<Found, KeyringE
     };
     let keyring = Keyring::read(&text)
         .map_err(|cause| KeyringError::Malformed { path: shown(), cause: cause.to_string() })?;
-    Ok(Found::InFile { keyring, open_to_others: open_to_others(&path), path })
+    Ok(Found::InFile { keyring, is_open_to_others: is_open_to_others(&path), path })
 }
 
 /// Creates the file, readable for its owner only. It is complete and on disk before anything is sealed
@@ -160,12 +160,12 @@ fn create(path: &Path) -> std::io::Result<Keyring> {
 }
 
 #[cfg(unix)]
-fn open_to_others(path: &Path) -> bool {
+fn is_open_to_others(path: &Path) -> bool {
     use std::os::unix::fs::PermissionsExt;
     std::fs::metadata(path).is_ok_and(|file| file.permissions().mode() & 0o077 != 0)
 }
 
 #[cfg(not(unix))]
-fn open_to_others(_path: &Path) -> bool {
+fn is_open_to_others(_path: &Path) -> bool {
     false
 }

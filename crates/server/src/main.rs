@@ -24,14 +24,14 @@ fn main() -> ExitCode {
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
-            commands::say(&format!("throughline: cannot start the async runtime: {error}"));
+            commands::print_note(&format!("throughline: cannot start the async runtime: {error}"));
             return ExitCode::from(1);
         }
     };
     match runtime.block_on(commands::run(command)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            commands::say(&failure.to_string());
+            commands::print_note(&failure.to_string());
             ExitCode::from(failure.code())
         }
     }

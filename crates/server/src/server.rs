@@ -55,7 +55,7 @@ pub async fn serve(
     let drained = async {
         let result = (&mut served).await;
         // Some turns outlive their connection, and background runs have none.
-        app.gateway.idle().await;
+        app.gateway.wait_until_idle().await;
         app.responses.runs_ended().await;
         result
     };

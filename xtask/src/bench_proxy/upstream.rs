@@ -20,8 +20,8 @@ pub(super) enum Writes {
     Blocks,
     /// One write for each event: a provider that sends each token at once.
     SingleEvents,
-    /// One HTTP chunk for each event, but many chunks in one write: a provider that flushes each
-    /// token behind a proxy that collects them.
+    /// One HTTP chunk for each event, but many chunks in one write: a provider flushes each
+    /// token, and a proxy in front of it collects them.
     ManyChunks,
     /// One event after another at this rate per second, until the client closes.
     Slow(u32),

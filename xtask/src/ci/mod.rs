@@ -1,5 +1,5 @@
-//! Continuous integration as a list of steps. What runs beside what is in `schedule`, processes and
-//! their output are in `runner`.
+//! Continuous integration as a list of steps. `schedule` decides which steps run at the same time; `runner` runs
+//! their processes and shows the output.
 
 mod runner;
 mod schedule;
@@ -178,7 +178,7 @@ fn unknown_step(name: &str) -> Failure {
 struct Outcome {
     name: &'static str,
     took: Duration,
-    /// Processor time of the step and all its processes, where the system tells it.
+    /// Processor time of the step and all its processes, where the system reports it.
     cpu: Option<Duration>,
     passed: bool,
     /// The line in which the test runner counts the tests.

@@ -104,7 +104,7 @@ fn check_text(path: &str, first_line: usize, text: &str) -> Vec<Finding> {
             findings.push(Finding::new(path, line, format!("phrase `{phrase}`"), *remedy));
         }
     }
-    for at in riddles(&flat) {
+    for at in hidden_subjects(&flat) {
         let line = first_line + text[..at].matches('\n').count();
         findings.push(Finding::new(
             path,
@@ -118,7 +118,7 @@ fn check_text(path: &str, first_line: usize, text: &str) -> Vec<Finding> {
 
 /// Where sentences such as `what was sent is kept` begin: a verb after `what`, and a second one within
 /// a few words.
-fn riddles(text: &str) -> Vec<usize> {
+fn hidden_subjects(text: &str) -> Vec<usize> {
     let verbs = ["is", "are", "was", "were", "has", "had"];
     let mut found = Vec::new();
     for (at, what) in text.match_indices("what ") {

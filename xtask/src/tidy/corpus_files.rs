@@ -3,7 +3,7 @@
 
 use super::{File, Finding};
 
-/// One pattern a line, and the source of the test that reads the files. `*` stands for any
+/// One pattern a line, and the source of the test that reads the files. `*` matches any
 /// characters but `/`. The first pattern that matches a file counts.
 const CLAIMS: &str = include_str!("corpus_files.txt");
 const CLAIMS_PATH: &str = "xtask/src/tidy/corpus_files.txt";

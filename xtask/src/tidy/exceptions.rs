@@ -1,4 +1,4 @@
-//! Lists of places where a rule does not hold yet. A line that is no longer needed is a finding, so
+//! Lists of exceptions from a rule. A line that is no longer needed is a finding, so
 //! the lists only get shorter.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -77,7 +77,7 @@ fn covers(row: &str, finding: &Finding) -> bool {
     let (path, name) = row.split_once(' ').unwrap_or((row, ""));
     let same_path =
         if path.ends_with('/') { finding.path.starts_with(path) } else { finding.path == path };
-    // A name is compared with what stands in backticks first in the finding.
+    // A name is compared with the first text in backticks.
     same_path && (name.is_empty() || finding.what.split('`').nth(1) == Some(name))
 }
 

@@ -177,7 +177,7 @@ impl HistoryRules<'_> {
             _ => (Part::Thinking, ThinkingKind::Thinking),
         };
         let (maker, reason) = match past.maker {
-            _ if self.leaves_out(message, past.tried) => (Maker::Foreign, Reason::Origin),
+            _ if self.drops_thinking(message, past.tried) => (Maker::Foreign, Reason::Origin),
             Maker::Same if message < self.replays_from => (Maker::Foreign, Reason::Policy),
             Maker::Same if last => (Maker::Foreign, Reason::Cut),
             Maker::Same if self.wants_signature(&past.block, position) => {
@@ -240,7 +240,7 @@ impl HistoryRules<'_> {
             _ => return block,
         };
         let treatment = self.treat(part, past.maker, position);
-        if self.leaves_out(message, past.tried) || treatment != Treatment::Verbatim {
+        if self.drops_thinking(message, past.tried) || treatment != Treatment::Verbatim {
             *signature = None;
         } else if signature.is_some() {
             adapted.sent.push(SentPart {
@@ -257,7 +257,7 @@ impl HistoryRules<'_> {
     }
 
     /// Whether a retry drops the thinking of a message.
-    fn leaves_out(&self, message: usize, tried: bool) -> bool {
+    fn drops_thinking(&self, message: usize, tried: bool) -> bool {
         match self.retry {
             RetryPlan::First | RetryPlan::NoThinkingSetting | RetryPlan::DropBound => false,
             RetryPlan::DropTried => tried,
@@ -281,7 +281,11 @@ impl HistoryRules<'_> {
     }
 
     /// Fills empty messages, which the target would reject.
-    pub(crate) fn fill(&self, messages: &mut [Message], adapted: &mut AdaptedHistory) {
+    pub(crate) fn fill_empty_messages(
+        &self,
+        messages: &mut [Message],
+        adapted: &mut AdaptedHistory,
+    ) {
         let mut filled = 0;
         for (at, message) in messages.iter_mut().enumerate() {
             if message.role == Role::Assistant && message.content.is_empty() {

@@ -1,6 +1,6 @@
 //! The prefix guard of the translate lane. The history is written anew for every request. A block
-//! stays valid as long as the written text before it is the same, so the guard compares what was
-//! sent, not what the client said. The guard of the passthrough lane is in `plan/outlined`.
+//! stays valid as long as the written text before it is the same, so the guard compares the
+//! sent text, not the client's text. The guard of the passthrough lane is in `plan/outlined`.
 
 use throughline_canonical::{Amount, Block, Prefix, Request, Role};
 use throughline_codec::dialects::UpstreamDialect;

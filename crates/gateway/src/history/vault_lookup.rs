@@ -236,7 +236,7 @@ pub(crate) struct StoredCall {
 }
 
 impl StoredCall {
-    /// Takes a call apart into its id and the rest. `None` for any other block.
+    /// Splits a call into its id and the rest. `None` for any other block.
     pub(crate) fn of(block: Block) -> Option<(String, Self)> {
         match block {
             Block::ToolCall { id, name, arguments, signature } => {

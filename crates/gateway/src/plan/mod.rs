@@ -72,7 +72,7 @@ pub(crate) enum LaneChoice<'a> {
 #[derive(Debug)]
 pub(crate) struct Decision {
     pub(crate) lane: Lane,
-    /// The dialect that is spoken to the backend.
+    /// The dialect in which the backend gets the request.
     pub(crate) dialect: &'static dyn UpstreamDialect,
     /// What is known about it.
     pub(crate) profile: &'static Profile,

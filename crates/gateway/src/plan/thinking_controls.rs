@@ -61,7 +61,7 @@ impl ThinkingControls {
             automatic: dialect.automatic.contains(&form),
             always: dialect.always,
             efforts: match has_efforts {
-                true => shared(dialect.efforts, &model.efforts),
+                true => shared_efforts(dialect.efforts, &model.efforts),
                 false => Vec::new(),
             },
             budget: match dialect.budget {
@@ -90,7 +90,7 @@ pub(crate) fn shows(dialect: &DialectControls, model: &Model) -> Option<Show> {
 }
 
 /// The efforts that dialect and model share. The dialect's if the model is unknown.
-fn shared(dialect: &[Effort], model: &[Effort]) -> Vec<Effort> {
+fn shared_efforts(dialect: &[Effort], model: &[Effort]) -> Vec<Effort> {
     let both: Vec<Effort> =
         dialect.iter().copied().filter(|effort| model.contains(effort)).collect();
     match both.is_empty() {

@@ -36,10 +36,10 @@ const THINKING: &str = "thinking";
 pub(crate) fn adapt(request: &mut Request, model: &Model, profile: &Profile) -> Vec<Loss> {
     let mut adapter = SettingAdapter::new(model, &profile.thinking);
     let wanted = wants_thinking(request);
-    adapter.limit(request);
-    adapter.amount(request, wanted);
-    adapter.show(request, wanted);
-    adapter.dependent_settings(request);
+    adapter.adapt_output_limit(request);
+    adapter.adapt_amount(request, wanted);
+    adapter.adapt_show(request, wanted);
+    adapter.adapt_dependent_settings(request);
     adapter.losses
 }
 
@@ -50,8 +50,8 @@ pub(crate) fn adapt_except_thinking(
     profile: &Profile,
 ) -> Vec<Loss> {
     let mut adapter = SettingAdapter::new(model, &profile.thinking);
-    adapter.limit(request);
-    adapter.dependent_settings(request);
+    adapter.adapt_output_limit(request);
+    adapter.adapt_dependent_settings(request);
     adapter.losses
 }
 
@@ -88,9 +88,9 @@ impl<'a> SettingAdapter<'a> {
     }
 
     /// Adapts the settings that depend on the amount of thinking.
-    fn dependent_settings(&mut self, request: &mut Request) {
-        self.sampling(request);
-        self.tool_choice(request);
+    fn adapt_dependent_settings(&mut self, request: &mut Request) {
+        self.adapt_sampling(request);
+        self.adapt_tool_choice(request);
     }
 
     fn adapted(&mut self, setting: &'static str, reason: &'static str) {
@@ -101,7 +101,7 @@ impl<'a> SettingAdapter<'a> {
     }
 
     /// Adapts the output limit.
-    fn limit(&mut self, request: &mut Request) {
+    fn adapt_output_limit(&mut self, request: &mut Request) {
         match (request.max_tokens, self.model.max_output) {
             (Some(requested), Some(most)) if requested > most => {
                 self.adapted("max_tokens", "max_output");
@@ -117,7 +117,7 @@ impl<'a> SettingAdapter<'a> {
         }
     }
 
-    fn amount(&mut self, request: &mut Request, wanted: bool) {
+    fn adapt_amount(&mut self, request: &mut Request, wanted: bool) {
         let requested = match request.thinking.amount {
             Some(Amount::Budget { tokens: 0 }) => Some(Amount::Off),
             None if wanted => Some(Amount::On),
@@ -142,7 +142,7 @@ impl<'a> SettingAdapter<'a> {
             return;
         }
         request.thinking.amount = match requested {
-            Amount::Off => self.off(request),
+            Amount::Off => self.turn_off(request),
             Amount::On => self.turn_on(false),
             Amount::Adaptive { effort: None } => self.turn_on(true),
             Amount::Effort { effort } | Amount::Adaptive { effort: Some(effort) } => {
@@ -152,7 +152,7 @@ impl<'a> SettingAdapter<'a> {
         };
         if let Some(Amount::Budget { tokens }) = request.thinking.amount {
             let ours = !matches!(requested, Amount::Budget { .. });
-            self.within_bounds(tokens, ours, request);
+            self.fit_budget(tokens, ours, request);
         }
     }
 
@@ -165,7 +165,7 @@ impl<'a> SettingAdapter<'a> {
         }
     }
 
-    fn off(&mut self, request: &mut Request) -> Option<Amount> {
+    fn turn_off(&mut self, request: &mut Request) -> Option<Amount> {
         let between_tools = thinks_between_tools(request);
         if self.controls.off {
             // Only one kind of model has that mode, and it has no other.
@@ -227,7 +227,7 @@ impl<'a> SettingAdapter<'a> {
             self.adapted(THINKING, "effort_as_budget");
             return Some(Amount::Budget { tokens: requested.budget() });
         }
-        self.only_on()
+        self.switch_on_only()
     }
 
     fn budget(&mut self, tokens: u64) -> Option<Amount> {
@@ -239,12 +239,12 @@ impl<'a> SettingAdapter<'a> {
                 self.adapted(THINKING, "budget_as_effort");
                 Some(self.effort_amount(near))
             }
-            None => self.only_on(),
+            None => self.switch_on_only(),
         }
     }
 
     /// Only "on" can be expressed, not the amount.
-    fn only_on(&mut self) -> Option<Amount> {
+    fn switch_on_only(&mut self) -> Option<Amount> {
         self.adapted(THINKING, "on_or_off");
         self.controls.on.then_some(Amount::On)
     }
@@ -263,7 +263,7 @@ impl<'a> SettingAdapter<'a> {
 
     /// Moves a budget into the model's range and below the output limit. A budget that the gateway
     /// chose shrinks first; a budget of the client raises the limit.
-    fn within_bounds(&mut self, requested: u64, ours: bool, request: &mut Request) {
+    fn fit_budget(&mut self, requested: u64, ours: bool, request: &mut Request) {
         let least = self.min_budget();
         let most = self.model.budget_max.unwrap_or(u64::MAX).max(least);
         let mut tokens = requested.clamp(least, most);
@@ -314,9 +314,9 @@ impl<'a> SettingAdapter<'a> {
     }
 
     /// Adapts what is shown. A client that asked for reasoning gets as much as there is.
-    fn show(&mut self, request: &mut Request, wanted: bool) {
+    fn adapt_show(&mut self, request: &mut Request, wanted: bool) {
         let thinking = &mut request.thinking;
-        if !self.thinks(thinking.amount) {
+        if !self.will_think(thinking.amount) {
             // An unknown model may still think.
             let known = self.model.thinking.is_some() || thinking.amount.is_some();
             if known || self.controls.has_modes {
@@ -343,7 +343,7 @@ impl<'a> SettingAdapter<'a> {
     }
 
     /// Whether the model will think.
-    fn thinks(&self, amount: Option<Amount>) -> bool {
+    fn will_think(&self, amount: Option<Amount>) -> bool {
         match (self.model.thinking, amount) {
             (Some(Form::None), _) => false,
             (_, Some(Amount::Off)) => self.model.off != Off::Disabled,
@@ -352,8 +352,8 @@ impl<'a> SettingAdapter<'a> {
         }
     }
 
-    fn sampling(&mut self, request: &mut Request) {
-        let thinks = self.thinks(request.thinking.amount);
+    fn adapt_sampling(&mut self, request: &mut Request) {
+        let thinks = self.will_think(request.thinking.amount);
         let rule = match self.model.sampling {
             // Claude under another name does not accept it either.
             Sampling::Free
@@ -387,7 +387,7 @@ impl<'a> SettingAdapter<'a> {
         }
     }
 
-    fn tool_choice(&mut self, request: &mut Request) {
+    fn adapt_tool_choice(&mut self, request: &mut Request) {
         let Some(ToolChoice::Required | ToolChoice::Named { .. }) = request.tool_choice else {
             return;
         };
@@ -395,7 +395,7 @@ impl<'a> SettingAdapter<'a> {
         let refused = match self.model.forced_tools {
             ForcedTools::Free => false,
             ForcedTools::NotWithBudget => matches!(amount, Some(Amount::Budget { .. })),
-            ForcedTools::NotThinking => self.thinks(amount),
+            ForcedTools::NotThinking => self.will_think(amount),
         };
         if refused {
             request.tool_choice = Some(ToolChoice::Auto);

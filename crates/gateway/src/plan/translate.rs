@@ -307,7 +307,7 @@ impl<'a> Draft<'a> {
     /// Fills empty messages and repairs tool loops that the target would refuse.
     fn fill_and_close_loops(&mut self, past: &mut Past) {
         let rules = self.to.history_rules(self.retry, past.open, past.replays_from);
-        rules.fill(&mut self.request.messages, &mut past.adapted);
+        rules.fill_empty_messages(&mut self.request.messages, &mut past.adapted);
         rules.repair_open_loop(&mut self.request, &mut past.adapted);
     }
 
@@ -343,7 +343,7 @@ impl<'a> Draft<'a> {
         let mut result = guard.check(&written.value.body, adapted);
         if guard.drop_stale(&mut result, self.to.dialect, &mut self.request, adapted) {
             let rules = self.to.history_rules(self.retry, past.open, past.replays_from);
-            rules.fill(&mut self.request.messages, adapted);
+            rules.fill_empty_messages(&mut self.request.messages, adapted);
             (*written, _) = self.write(adapted);
             result.prefix = record_prefixes(&written.value.body, &mut adapted.sent);
         }

@@ -2,8 +2,8 @@
 //! without the memory, also after a restart or through another instance.
 //!
 //! An envelope names the maker of a block, holds its signature, and binds both to the block's text.
-//! It is sealed, so nobody else can read, make or change one. Which block goes to which target is
-//! decided elsewhere, in [`crate::history`].
+//! It is sealed, so only the holder of the keyring can read, make or change one. [`crate::history`]
+//! decides which block goes to which target.
 
 use std::sync::Arc;
 

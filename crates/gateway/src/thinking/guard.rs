@@ -44,7 +44,7 @@ impl Guard {
 impl Gateway {
     /// Whether a backend binds the thinking of a model.
     pub(crate) fn guard(&self, backend: &Backend, model: &Model) -> Guard {
-        if self.binds(&backend.name) {
+        if self.binds_thinking(&backend.name) {
             Guard::Learnt
         } else if model.preserved {
             Guard::Known

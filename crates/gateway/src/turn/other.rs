@@ -43,7 +43,7 @@ impl Gateway {
             Ok(chosen) => chosen.chain[0].clone(),
             Err(fault) => return error_response(incoming.dialect, &fault, &id, ""),
         };
-        let mut head = headers::upstream(&incoming.headers, &backend, headers::Body::Passed);
+        let mut head = headers::upstream(&incoming.headers, &backend, headers::Body::Forwarded);
         if let Some(length) = incoming.headers.get(header::CONTENT_LENGTH) {
             head.insert(header::CONTENT_LENGTH, length.clone());
         }

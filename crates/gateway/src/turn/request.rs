@@ -48,8 +48,8 @@ impl IncomingRequest {
     }
 }
 
-/// A request after parsing. Both lanes read different views of the same body, hence the many
-/// fields.
+/// A request after parsing. Many fields: the lanes read different views of the
+/// same body.
 pub(crate) struct ParsedRequest {
     pub(crate) incoming: IncomingRequest,
     /// The body as it arrived. It may be compressed.

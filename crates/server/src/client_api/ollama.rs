@@ -38,7 +38,7 @@ pub(super) async fn answer(
             into_response(app.gateway.models(request, body).await)
         }
         Endpoint::Show => match read_body(body, MAX_SHOW_BYTES).await {
-            Ok(body) => into_response(app.gateway.show(request, body, &DETAILS).await),
+            Ok(body) => into_response(app.gateway.show_model(request, body, &DETAILS).await),
             Err(fault) => refuse(app, request.dialect, &fault),
         },
         // Models run at the backends; this server has none loaded.

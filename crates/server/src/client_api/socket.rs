@@ -22,7 +22,7 @@ use crate::wiring::App;
 const QUEUE_LENGTH: usize = 32;
 /// Bytes beyond the limit that are still read. A client that is cut off while it sends never sees
 /// the error.
-const READ_BEYOND: usize = 16 << 20;
+const MAX_EXCESS_BYTES: usize = 16 << 20;
 /// Pings that may stay unanswered. A client that is sending a large message cannot answer before its
 /// end, and some clients read from the connection only when they wait for a reply.
 const MAX_UNANSWERED_PINGS: u32 = 20;
@@ -73,7 +73,7 @@ pub(super) async fn open(
     let settings = app.gateway.settings();
     let (limit, ping_interval) = (settings.limits.body, settings.keep_alive);
     let socket = Socket::new(app.responses.clone(), request);
-    let read_limit = limit.saturating_add(READ_BEYOND);
+    let read_limit = limit.saturating_add(MAX_EXCESS_BYTES);
     upgrade.max_message_size(read_limit).max_frame_size(read_limit).on_upgrade(
         async move |connection| {
             serve(connection, socket, limit, ping_interval).await;
@@ -100,15 +100,14 @@ async fn serve(connection: WebSocket, mut socket: Socket, limit: usize, ping_int
             }
         }
     };
-    let carry = carry(connection, requests, events, limit, ping_interval);
-    tokio::join!(answer, carry);
+    tokio::join!(answer, relay_messages(connection, requests, events, limit, ping_interval));
 }
 
-/// Carries messages in both directions and pings a silent client. Returns when the client leaves,
-/// does not answer pings, does not take what it is sent, or sends more requests than may wait. A
-/// returning `carry` closes both channels, which also stops the reply in progress. After a message
+/// Relays messages in both directions and pings a silent client. Returns when the client leaves,
+/// does not answer pings, does not take what it is sent, or sends more requests than may wait. Its
+/// return closes both channels, which also stops the reply in progress. After a message
 /// that is too large nothing more is read; requests before it are still answered.
-async fn carry(
+async fn relay_messages(
     mut connection: WebSocket,
     requests: mpsc::Sender<Result<String, Fault>>,
     mut events: mpsc::Receiver<String>,
@@ -152,7 +151,7 @@ async fn carry(
             () = &mut silence, if requests.is_some() => {
                 let ping = Message::Ping(Bytes::new());
                 let gone = unanswered_pings == MAX_UNANSWERED_PINGS;
-                if gone || !is_sent(&mut connection, ping, send_timeout).await {
+                if gone || !send_in_time(&mut connection, ping, send_timeout).await {
                     return;
                 }
                 unanswered_pings += 1;
@@ -161,7 +160,7 @@ async fn carry(
             event = events.recv() => match event {
                 Some(event) => {
                     let event = Message::Text(event.into());
-                    if !is_sent(&mut connection, event, send_timeout).await {
+                    if !send_in_time(&mut connection, event, send_timeout).await {
                         return;
                     }
                 }
@@ -173,7 +172,7 @@ async fn carry(
 }
 
 /// Sends a message. False if the client does not take it in time.
-async fn is_sent(connection: &mut WebSocket, message: Message, timeout: Duration) -> bool {
+async fn send_in_time(connection: &mut WebSocket, message: Message, timeout: Duration) -> bool {
     let sent = tokio::time::timeout(timeout, connection.send(message)).await;
     matches!(sent, Ok(Ok(())))
 }

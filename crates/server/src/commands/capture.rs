@@ -8,7 +8,7 @@ use http::Method;
 use serde_json::Value;
 
 use super::remote::{percent_encode, request};
-use super::{Failure, print, say};
+use super::{Failure, print, print_note};
 use crate::cli::{Capture, Remote};
 
 /// Bytes of a reply that the gateway keeps; a reply of this length was cut.
@@ -36,7 +36,7 @@ pub async fn run(options: Capture) -> Result<(), Failure> {
     let files = CaptureFiles::new(&options.out, reply);
     files.write(reply, &turn.about(), options.force)?;
     if reply.contains('\u{fffd}') {
-        say(
+        print_note(
             "the reply contains U+FFFD: the provider sent it, or sent bytes that are not UTF-8, which the gateway does not keep",
         );
     }

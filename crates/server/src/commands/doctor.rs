@@ -82,7 +82,7 @@ fn check_keyring(config: &Config) -> Finding {
         Ok(Found::InEnvironment(_)) => {
             ok(format!("keyring: from the variable `{}`", keyring::VARIABLE))
         }
-        Ok(Found::InFile { path, open_to_others: true, .. }) => failed(
+        Ok(Found::InFile { path, is_open_to_others: true, .. }) => failed(
             format!("other users can read the keyring `{}`", path.display()),
             format!("run `chmod 600 {}`", path.display()),
         ),

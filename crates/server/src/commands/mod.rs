@@ -67,7 +67,7 @@ pub fn load(explicit: Option<&Path>, overrides: Overrides) -> Result<Config, Fai
 pub fn listen(explicit: Option<&Path>) -> Result<(String, bool), Failure> {
     match load(explicit, Overrides::default()) {
         Ok(config) => Ok((config.listen, false)),
-        Err(mistakes) => match only_listen(explicit) {
+        Err(mistakes) => match read_listen_only(explicit) {
             Some(listen) => Ok((listen, true)),
             None => Err(mistakes),
         },
@@ -75,7 +75,7 @@ pub fn listen(explicit: Option<&Path>) -> Result<(String, bool), Failure> {
 }
 
 /// The `listen` of a configuration with other mistakes; `None` if `listen` itself is wrong.
-fn only_listen(explicit: Option<&Path>) -> Option<String> {
+fn read_listen_only(explicit: Option<&Path>) -> Option<String> {
     let path = config::locate(explicit, std::env::vars()).ok()?;
     let mut source = match path {
         Some(path) => Source::load(&path).ok()?,
@@ -95,7 +95,7 @@ fn only_listen(explicit: Option<&Path>) -> Option<String> {
 }
 
 /// Prints a message for people to stderr.
-pub fn say(text: &str) {
+pub fn print_note(text: &str) {
     // A closed stderr is not an error.
     let _ = writeln!(std::io::stderr(), "{text}");
 }

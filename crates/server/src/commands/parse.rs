@@ -13,7 +13,7 @@ use throughline_codec::text::{
 };
 
 use super::remote::table;
-use super::{Failure, print, say};
+use super::{Failure, print, print_note};
 use crate::cli::{OnError, Parse, ReasoningForm};
 
 /// The value that prints the known names instead of reading a text.
@@ -47,7 +47,7 @@ pub fn run(options: &Parse) -> Result<(), Failure> {
         ..Options::default()
     };
     if io::stdin().is_terminal() {
-        say("reading from the terminal; Ctrl-D at the beginning of a line ends the text");
+        print_note("reading from the terminal; Ctrl-D at the beginning of a line ends the text");
     }
     let mut lines = Lines::new(Reader::new(&recipe, settings), io::stdout().lock());
     match read(&mut io::stdin().lock(), options.chunk, &mut lines) {

@@ -58,12 +58,12 @@ pub(super) fn notes(backends: &[Backend], env: &Environment) -> Vec<String> {
     keyless
         .map(|backend| format!("backend `{}` is called without a key", backend.name))
         .chain(off)
-        .chain(structured.flat_map(without_effect))
+        .chain(structured.flat_map(unused_settings))
         .collect()
 }
 
 /// Notes about raw-text settings of a backend whose replies are structured.
-fn without_effect(backend: &Backend) -> Vec<String> {
+fn unused_settings(backend: &Backend) -> Vec<String> {
     let RawText { family, reasoning_format, on_error } = &backend.raw_text;
     let settings = [
         family.as_deref().map(|family| ("family", family)),

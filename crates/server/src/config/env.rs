@@ -25,7 +25,7 @@ const CREDENTIALS: [&str; 3] = ["api_key", "api_key_env", "auth"];
 
 /// Applies the variables that are not about a single backend.
 pub(super) fn apply(root: &mut Node, env: &Environment, report: &mut Report<'_>) {
-    for (name, text) in ours(env).filter(|(name, _)| !name.starts_with(BACKEND_PREFIX)) {
+    for (name, text) in own_variables(env).filter(|(name, _)| !name.starts_with(BACKEND_PREFIX)) {
         match settings().find(|row| variable(row.path) == *name) {
             Some(row) => root.set(&parts(row.path), value(text, row, name)),
             None => {
@@ -44,7 +44,7 @@ pub(super) fn apply_to_backends(root: &mut Node, env: &Environment, report: &mut
         .iter()
         .map(|backend| backend.get("name").and_then(Node::as_text).unwrap_or_default().to_owned())
         .collect();
-    for (name, text) in ours(env).filter(|(name, _)| name.starts_with(BACKEND_PREFIX)) {
+    for (name, text) in own_variables(env).filter(|(name, _)| name.starts_with(BACKEND_PREFIX)) {
         let position = Position::Variable(name.clone());
         let targets: Vec<(usize, &Row)> = names
             .iter()
@@ -80,7 +80,7 @@ pub(super) fn apply_to_backends(root: &mut Node, env: &Environment, report: &mut
     }
 }
 
-fn ours(env: &Environment) -> impl Iterator<Item = (&String, &String)> {
+fn own_variables(env: &Environment) -> impl Iterator<Item = (&String, &String)> {
     env.iter().filter(|(name, _)| name.starts_with(PREFIX) && !RESERVED.contains(&name.as_str()))
 }
 

@@ -19,7 +19,9 @@ pub(super) fn read(
     let written: LocatedText = top.optional("models_file", report)?;
     let path = match paths::expand("models_file", Path::new(&written.text), env) {
         // A path in a variable is relative to the current directory.
-        Ok(path) if matches!(written.position, Position::File(_)) => paths::beside(source, &path),
+        Ok(path) if matches!(written.position, Position::File(_)) => {
+            paths::relative_to_source(source, &path)
+        }
         Ok(path) => path,
         Err(problem) => {
             report.add(&written.position, problem);

@@ -83,7 +83,7 @@ pub(super) fn default_data_dir(env: &Environment) -> Option<PathBuf> {
 }
 
 /// Resolves a path relative to the configuration file that names it.
-pub(super) fn beside(source: Option<&Source>, path: &Path) -> PathBuf {
+pub(super) fn relative_to_source(source: Option<&Source>, path: &Path) -> PathBuf {
     let folder = source.and_then(|source| Path::new(&source.name).parent());
     folder.map_or_else(|| path.to_owned(), |folder| folder.join(path))
 }

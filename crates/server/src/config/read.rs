@@ -69,8 +69,8 @@ fn read_tree(
         data_dir: data_dir(top, overrides.data_dir.as_deref(), env, report),
         log: Log { level: log.choice("level", report), format: log.choice("format", report) },
         keep_alive: top.value("keep_alive", report),
-        allowed_hosts: each(top, "allowed_hosts", address::allowed_host, report),
-        cors_origins: each(top, "cors_origins", address::page_origin, report),
+        allowed_hosts: read_checked_list(top, "allowed_hosts", address::allowed_host, report),
+        cors_origins: read_checked_list(top, "cors_origins", address::page_origin, report),
         backends,
         route,
         models: models::read(top, source, env, report),
@@ -143,7 +143,7 @@ fn data_dir(
 }
 
 /// Reads a list of strings and checks each of them.
-fn each(
+fn read_checked_list(
     top: Section<'_>,
     key: &'static str,
     check: fn(&str) -> Result<String, Problem>,

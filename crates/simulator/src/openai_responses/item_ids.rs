@@ -1,4 +1,4 @@
-//! Item ids. The id of a call tells whether the call was made with reasoning, and with which item.
+//! Item ids. The id of a call shows whether the call was made with reasoning, and with which item.
 //!
 //! The provider has records of which items belong together. The simulator only stores responses
 //! with `store`, so the id itself carries this information.

@@ -24,11 +24,11 @@ impl State {
     }
 
     /// Forgets whole conversations, least recently used first, until the memory fits.
-    pub(super) fn keep_within(&mut self, limit: usize, current: LineageId, changes: &Changes) {
+    pub(super) fn evict_to_limit(&mut self, limit: usize, current: LineageId, changes: &Changes) {
         while self.bytes() > limit {
             let oldest = self.by_use.values().find(|id| **id != current).copied();
             let Some(oldest) = oldest else {
-                self.thin_out(limit, current, changes);
+                self.forget_evicted(limit, current, changes);
                 return;
             };
             tracing::debug!(
@@ -59,7 +59,7 @@ impl State {
     }
 
     /// Only one conversation is left and it is too large: forgets its evicted blocks.
-    pub(super) fn thin_out(&mut self, limit: usize, current: LineageId, changes: &Changes) {
+    pub(super) fn forget_evicted(&mut self, limit: usize, current: LineageId, changes: &Changes) {
         let Some(conversation) = self.lineages.get_mut(&current) else {
             return;
         };

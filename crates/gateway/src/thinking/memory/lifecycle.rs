@@ -122,7 +122,7 @@ impl State {
         summary
     }
 
-    pub(super) fn in_use(&self, lineage: LineageId) -> usize {
+    pub(super) fn blocks_in_use(&self, lineage: LineageId) -> usize {
         self.lineages.get(&lineage).map_or(0, |conversation| {
             conversation.statuses.values().filter(|status| !status.gone).count()
         })

@@ -186,8 +186,8 @@ impl Memory {
             state.tried +=
                 verdicts.iter().filter(|verdict| matches!(verdict, Verdict::Try { .. })).count()
                     as u64;
-            let cache = state.in_use(question.lineage.id);
-            state.keep_within(question.rules.memory_limit, question.lineage.id, &self.changes);
+            let cache = state.blocks_in_use(question.lineage.id);
+            state.evict_to_limit(question.rules.memory_limit, question.lineage.id, &self.changes);
             drop(state);
             tracing::info!(
                 lineage = question.lineage.id.text(),
@@ -246,7 +246,7 @@ impl Memory {
             },
             &self.changes,
         );
-        state.keep_within(made.memory_limit, made.lineage.id, &self.changes);
+        state.evict_to_limit(made.memory_limit, made.lineage.id, &self.changes);
     }
 
     /// Records what a target did with the blocks it received.
