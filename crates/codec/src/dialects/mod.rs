@@ -36,7 +36,7 @@ pub mod openai_chat;
 pub mod openai_responses;
 pub mod passthrough;
 pub mod profile;
-mod shared;
+pub(crate) mod shared;
 pub mod ui_stream;
 
 /// A signature that says "made elsewhere". Providers that sign tool calls accept it in place of their own.

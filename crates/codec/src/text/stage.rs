@@ -1,7 +1,6 @@
 //! Model text in a reply: what a dialect reads as text is read once more, and becomes reasoning,
 //! text and calls.
 
-use std::borrow::Cow;
 use std::collections::HashMap;
 
 use throughline_canonical::{BlockStart, Delta, EndReason, Event, Fault, FaultKind, Loss};
@@ -10,6 +9,7 @@ use super::event::{EndReason as TextEnd, Event as TextEvent};
 use super::reader::Reader;
 use super::recipe::{Options, Recipe};
 use crate::dialects::ReplyReader;
+use crate::dialects::shared::block_emitter::{BlockEmitter, Growing};
 
 /// Stands behind the reader of an upstream dialect whose servers pass on what the model wrote.
 ///
@@ -34,9 +34,7 @@ pub enum Delivery {
 /// The blocks that go out.
 #[derive(Debug, Default)]
 struct Blocks {
-    next: u32,
-    /// The block of ours that is open.
-    open: Option<(Kind, u32)>,
+    emitter: BlockEmitter,
     /// The dialect's text blocks that are open.
     text: Vec<u32>,
     /// The numbers of the dialect's other blocks, and ours for them.
@@ -55,13 +53,6 @@ struct Unclosed {
     text: String,
     /// The text has not been emitted as reasoning yet.
     held: bool,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    Text,
-    Thinking,
-    Call,
 }
 
 impl Stage {
@@ -123,7 +114,7 @@ impl Stage {
             {
                 // The text is cut otherwise here: where in it the citation stood is not known.
                 citation.span = None;
-                let index = blocks.of(Kind::Text, out);
+                let index = blocks.emitter.block_of(Growing::Text, out);
                 out(Event::BlockDelta { index, delta: Delta::Citation(citation) });
             }
             Event::BlockEnded { index } if blocks.text.contains(&index) => {
@@ -136,11 +127,10 @@ impl Stage {
                 let (reader, blocks) = (&mut self.reader, &mut self.blocks);
                 reader.flush(|event| blocks.emit(event, out));
                 blocks.resolve_unclosed(out);
-                blocks.close(out);
+                blocks.emitter.close(out);
                 blocks.calls |= matches!(block, BlockStart::ToolCall { .. });
-                let ours = blocks.number();
+                let ours = blocks.emitter.start(block, out);
                 blocks.others.insert(index, ours);
-                out(Event::BlockStarted { index: ours, block });
             }
             Event::BlockDelta { index, delta } => {
                 let index = blocks.others.get(&index).copied().unwrap_or(index);
@@ -160,7 +150,7 @@ impl Stage {
                     blocks.repeat_as_answer(out);
                 }
                 blocks.resolve_unclosed(out);
-                blocks.close(out);
+                blocks.emitter.close(out);
                 let reason = match (reason, end) {
                     (EndReason::Stop, TextEnd::Error) => EndReason::Failed,
                     (EndReason::Stop, _) if blocks.calls => EndReason::ToolCalls,
@@ -211,53 +201,13 @@ impl ReplyReader for RawTextReader {
 }
 
 impl Blocks {
-    fn number(&mut self) -> u32 {
-        self.next += 1;
-        self.next - 1
-    }
-
-    fn close(&mut self, out: &mut dyn FnMut(Event<'_>)) {
-        if let Some((_, index)) = self.open.take() {
-            out(Event::BlockEnded { index });
-        }
-    }
-
-    /// The number of the open block of this kind, which may have to be opened first.
-    fn of(&mut self, kind: Kind, out: &mut dyn FnMut(Event<'_>)) -> u32 {
-        if let Some((open, index)) = self.open
-            && open == kind
-        {
-            return index;
-        }
-        self.close(out);
-        let index = self.number();
-        let text = Cow::Borrowed("");
-        let block = match kind {
-            Kind::Thinking => BlockStart::Thinking { text, signature: Cow::Borrowed("") },
-            Kind::Text | Kind::Call => BlockStart::Text { text },
-        };
-        out(Event::BlockStarted { index, block });
-        self.open = Some((kind, index));
-        index
-    }
-
-    fn think(&mut self, text: &str, out: &mut dyn FnMut(Event<'_>)) {
-        let index = self.of(Kind::Thinking, out);
-        out(Event::BlockDelta { index, delta: Delta::Thinking(Cow::Borrowed(text)) });
-    }
-
-    fn say(&mut self, text: &str, out: &mut dyn FnMut(Event<'_>)) {
-        let index = self.of(Kind::Text, out);
-        out(Event::BlockDelta { index, delta: Delta::Text(Cow::Borrowed(text)) });
-    }
-
     /// The block that the prompt opened was closed, so its text was reasoning.
     fn resolve_unclosed(&mut self, out: &mut dyn FnMut(Event<'_>)) {
         if let Some(unclosed) = self.unclosed.take()
             && unclosed.held
             && !unclosed.text.is_empty()
         {
-            self.think(&unclosed.text, out);
+            self.emitter.grow(Growing::Thinking, unclosed.text.into(), out);
         }
     }
 
@@ -266,7 +216,7 @@ impl Blocks {
         if let Some(unclosed) = self.unclosed.take()
             && !unclosed.text.is_empty()
         {
-            self.say(&unclosed.text, out);
+            self.emitter.grow(Growing::Text, unclosed.text.into(), out);
             self.losses.push(Loss::ReasoningUnclosed);
         }
     }
@@ -283,26 +233,21 @@ impl Blocks {
             (_, Some(_)) => self.resolve_unclosed(out),
         }
         match event {
-            TextEvent::Reasoning(text) => self.think(text, out),
-            TextEvent::Content(text) => self.say(text, out),
+            TextEvent::Reasoning(text) => self.emitter.grow(Growing::Thinking, text.into(), out),
+            TextEvent::Content(text) => self.emitter.grow(Growing::Text, text.into(), out),
             TextEvent::CallStarted { id, name, .. } => {
-                self.close(out);
                 self.calls = true;
-                let index = self.number();
-                let block =
-                    BlockStart::ToolCall { id: Cow::Borrowed(id), name: Cow::Borrowed(name) };
-                out(Event::BlockStarted { index, block });
-                self.open = Some((Kind::Call, index));
+                let block = BlockStart::ToolCall { id: id.into(), name: name.into() };
+                self.emitter.start_growing(Growing::Call, block, out);
             }
             TextEvent::CallArguments { delta, .. } => {
-                if let Some((Kind::Call, index)) = self.open {
-                    let delta = Delta::ToolArguments(Cow::Borrowed(delta));
-                    out(Event::BlockDelta { index, delta });
+                if let Some(index) = self.emitter.index_of(Growing::Call) {
+                    out(Event::BlockDelta { index, delta: Delta::ToolArguments(delta.into()) });
                 }
             }
-            TextEvent::CallEnded { .. } => self.close(out),
+            TextEvent::CallEnded { .. } => self.emitter.close(out),
             TextEvent::Fault { message } => {
-                self.close(out);
+                self.emitter.close(out);
                 let kind = FaultKind::ToolCallUnreadable;
                 out(Event::Fault(Fault::new(kind, message)));
             }
@@ -313,6 +258,8 @@ impl Blocks {
 
 #[cfg(test)]
 mod tests {
+    use std::borrow::Cow;
+
     use throughline_canonical::{Block, Fold, Reply, Request};
 
     use super::super::recipe::OnError;

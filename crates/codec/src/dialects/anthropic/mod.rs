@@ -19,10 +19,10 @@ use throughline_canonical::{Amount, Delta, Effort, Event, Fault, Loss, Lossy, Re
 
 use super::passthrough::Passthrough;
 use crate::dialects::profile::Profile;
-use crate::dialects::shared::limits::{MAX_EVENT_BYTES, MAX_REPLY_BYTES};
 use crate::dialects::shared::losses::lost_part;
 use crate::dialects::shared::members::{keep_only, read_count};
 use crate::dialects::shared::names;
+use crate::dialects::shared::reply_framing::{MAX_EVENT_BYTES, MAX_REPLY_BYTES};
 use crate::dialects::{
     Accepted, ClientDialect, ModelCard, Models, Operation, Outgoing, Refusal, ReplyIdentity,
     ReplyReader, ReplyWriter, RequestParts, Session, Target, UpstreamDialect,

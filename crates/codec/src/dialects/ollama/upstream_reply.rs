@@ -6,9 +6,8 @@ use throughline_canonical::{BlockStart, Delta, EndReason, Event, Fault, FaultKin
 
 use super::errors;
 use crate::dialects::ReplyReader;
-use crate::dialects::shared::limits::{MAX_EVENT_BYTES, MAX_REPLY_BYTES};
-use crate::dialects::shared::reply_end::fail_once;
-use crate::framing::ndjson::Lines;
+use crate::dialects::shared::block_emitter::{BlockEmitter, Growing};
+use crate::dialects::shared::reply_framing::ReplyFraming;
 use crate::json::{
     Cursor, Found, JsonError, Kind, Span, each_element, each_member, found_text, number, slice,
     text,
@@ -19,89 +18,49 @@ const MAX_CALLS: usize = 4096;
 
 /// Reads one reply.
 pub(super) struct Reader {
-    framing: Framing,
+    framing: ReplyFraming,
     state: ReaderState,
-}
-
-enum Framing {
-    Lines(Lines),
-    /// It may contain line breaks.
-    Whole(Vec<u8>),
 }
 
 impl Reader {
     /// Creates a reader for a stream or for a whole reply.
     pub(super) fn new(streamed: bool) -> Self {
-        Self {
-            framing: match streamed {
-                true => Framing::Lines(Lines::new(MAX_EVENT_BYTES)),
-                false => Framing::Whole(Vec::new()),
-            },
-            state: ReaderState::default(),
-        }
+        Self { framing: ReplyFraming::lines(streamed), state: ReaderState::default() }
     }
 }
 
 impl ReplyReader for Reader {
     fn push(&mut self, bytes: &[u8], out: &mut dyn FnMut(Event<'_>)) {
         let state = &mut self.state;
-        if state.ended {
+        if state.blocks.ended {
             return;
         }
-        let too_long = match &mut self.framing {
-            Framing::Lines(lines) => {
-                lines.push(bytes, |line| state.line(line, out));
-                lines.is_skipping()
-            }
-            Framing::Whole(all) if all.len() + bytes.len() > MAX_REPLY_BYTES => {
-                *all = Vec::new();
-                true
-            }
-            Framing::Whole(all) => {
-                all.extend_from_slice(bytes);
-                false
-            }
-        };
-        if too_long {
+        if self.framing.push(bytes, |line| state.line(line.data, out)).is_err() {
             let message = "a line of the provider's reply is too long";
-            state.fail(Fault::new(FaultKind::Unreachable, message), out);
+            state.blocks.fail(Fault::new(FaultKind::Unreachable, message), out);
         }
     }
 
     fn finish(&mut self, out: &mut dyn FnMut(Event<'_>)) {
         let state = &mut self.state;
         // An incomplete last line was cut; the end reports it.
-        let mut last = |line: &[u8]| {
-            if crate::json::validate(line, usize::MAX).is_ok() {
-                state.line(line, out);
+        self.framing.finish(|line| {
+            if crate::json::validate(line.data, usize::MAX).is_ok() {
+                state.line(line.data, out);
             }
-        };
-        match &mut self.framing {
-            Framing::Lines(lines) => lines.finish(last),
-            Framing::Whole(all) => last(&std::mem::take(all)),
-        }
-        state.end(EndReason::Cut, out);
+        });
+        // A cut block has no end.
+        state.blocks.end(EndReason::Cut, out);
     }
-}
-
-/// The growing block. Calls arrive complete.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum OpenBlock {
-    #[default]
-    Nothing,
-    Text(u32),
-    Thinking(u32),
 }
 
 /// The state of the reader.
 #[derive(Debug, Default)]
 struct ReaderState {
     started: bool,
-    /// The index of the next block.
-    next: u32,
-    open: OpenBlock,
+    /// Text and thinking grow. Calls arrive complete.
+    blocks: BlockEmitter,
     called: usize,
-    ended: bool,
 }
 
 /// The spans of the parts of a line.
@@ -170,12 +129,12 @@ impl Line {
 
 impl ReaderState {
     fn line(&mut self, json: &[u8], out: &mut dyn FnMut(Event<'_>)) {
-        if self.ended {
+        if self.blocks.ended {
             return;
         }
         if self.read(json, out).is_err() {
             let message = "the provider sent a line that is not JSON";
-            self.fail(Fault::new(FaultKind::Unreachable, message), out);
+            self.blocks.fail(Fault::new(FaultKind::Unreachable, message), out);
         }
     }
 
@@ -184,19 +143,19 @@ impl ReaderState {
         if let Some((kind, span)) = &line.error
             && let Some(fault) = errors::read_inside(json, *kind, span)
         {
-            self.fail(fault, out);
+            self.blocks.fail(fault, out);
             return Ok(());
         }
         if !self.started {
             self.started = true;
             out(Event::MessageStarted { id: "".into(), model: found_text(json, &line.model) });
         }
-        self.emit_text(found_text(json, &line.thinking), true, out);
-        self.emit_text(found_text(json, &line.content), false, out);
+        self.blocks.grow(Growing::Thinking, found_text(json, &line.thinking), out);
+        self.blocks.grow(Growing::Text, found_text(json, &line.content), out);
         if let Some((_, calls)) = &line.tool_calls {
             self.calls(json, calls, out)?;
         }
-        if line.done && !self.ended {
+        if line.done && !self.blocks.ended {
             out(Event::Usage(Usage {
                 // An absent count is zero.
                 input: Some(line.prompt),
@@ -209,38 +168,10 @@ impl ReaderState {
                 "" | "stop" => EndReason::Stop,
                 other => EndReason::Other(other.to_owned()),
             };
-            self.end(reason, out);
+            self.blocks.close(out);
+            self.blocks.end(reason, out);
         }
         Ok(())
-    }
-
-    /// Emits text. An empty text neither grows nor ends a block.
-    fn emit_text(&mut self, words: Cow<'_, str>, thinks: bool, out: &mut dyn FnMut(Event<'_>)) {
-        if words.is_empty() {
-            return;
-        }
-        let index = match (self.open, thinks) {
-            (OpenBlock::Thinking(index), true) | (OpenBlock::Text(index), false) => index,
-            _ => {
-                self.close(out);
-                let index = self.begin();
-                let (open, block) = match thinks {
-                    true => (
-                        OpenBlock::Thinking(index),
-                        BlockStart::Thinking { text: "".into(), signature: "".into() },
-                    ),
-                    false => (OpenBlock::Text(index), BlockStart::Text { text: "".into() }),
-                };
-                self.open = open;
-                out(Event::BlockStarted { index, block });
-                index
-            }
-        };
-        let delta = match thinks {
-            true => Delta::Thinking(words),
-            false => Delta::Text(words),
-        };
-        out(Event::BlockDelta { index, delta });
     }
 
     fn calls(
@@ -257,11 +188,10 @@ impl ReaderState {
         })?;
         if self.called + found.len() > MAX_CALLS {
             let message = "the reply holds too many tool calls";
-            self.fail(Fault::new(FaultKind::Unreachable, message), out);
+            self.blocks.fail(Fault::new(FaultKind::Unreachable, message), out);
             return Ok(());
         }
         for call in found {
-            self.close(out);
             self.called += 1;
             self.call(json, &call, out)?;
         }
@@ -295,39 +225,8 @@ impl ReaderState {
         if id.is_empty() {
             id = format!("call_{}", self.called).into();
         }
-        let index = self.begin();
-        out(Event::BlockStarted { index, block: BlockStart::ToolCall { id, name } });
-        out(Event::BlockDelta { index, delta: Delta::ToolArguments(arguments) });
-        out(Event::BlockEnded { index });
+        let block = BlockStart::ToolCall { id, name };
+        self.blocks.whole(block, Some(Delta::ToolArguments(arguments)), out);
         Ok(())
-    }
-
-    fn begin(&mut self) -> u32 {
-        let index = self.next;
-        self.next += 1;
-        index
-    }
-
-    fn close(&mut self, out: &mut dyn FnMut(Event<'_>)) {
-        match std::mem::take(&mut self.open) {
-            OpenBlock::Nothing => {}
-            OpenBlock::Text(index) | OpenBlock::Thinking(index) => out(Event::BlockEnded { index }),
-        }
-    }
-
-    fn fail(&mut self, fault: Fault, out: &mut dyn FnMut(Event<'_>)) {
-        fail_once(&mut self.ended, fault, out);
-    }
-
-    fn end(&mut self, reason: EndReason, out: &mut dyn FnMut(Event<'_>)) {
-        if self.ended {
-            return;
-        }
-        self.ended = true;
-        // A cut block has no end.
-        if reason != EndReason::Cut {
-            self.close(out);
-        }
-        out(Event::Ended { reason });
     }
 }

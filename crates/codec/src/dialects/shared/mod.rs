@@ -1,5 +1,6 @@
 //! Readers and writers that several dialects share, one file per subject.
 
+pub(crate) mod block_emitter;
 pub(crate) mod canonical_request;
 pub mod custom_tools;
 pub(crate) mod error_codes;
@@ -10,7 +11,6 @@ pub(crate) mod file_owner;
 pub(crate) mod frontend_settings;
 pub(crate) mod hidden_reasoning;
 pub(crate) mod keep_alive;
-pub(crate) mod limits;
 pub(crate) mod losses;
 pub(crate) mod media;
 pub(crate) mod members;
@@ -23,6 +23,7 @@ pub(crate) mod openai_models;
 pub(crate) mod openai_tools;
 pub(crate) mod refusal;
 pub(crate) mod reply_end;
+pub(crate) mod reply_framing;
 pub(crate) mod sampling;
 pub mod segments;
 pub(crate) mod thinking_options;

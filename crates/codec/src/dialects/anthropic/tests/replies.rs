@@ -8,7 +8,7 @@ use throughline_canonical::{
 use super::super::client_reply::PING;
 use super::super::{Anthropic, upstream_reply};
 use super::{identity, read_reply, streamed, target, whole};
-use crate::dialects::shared::limits::MAX_REPLY_BYTES;
+use crate::dialects::shared::reply_framing::MAX_REPLY_BYTES;
 use crate::dialects::{ClientDialect, ReplyReader, UpstreamDialect};
 use crate::framing::sse::Framer;
 

@@ -7,6 +7,8 @@ use self::parts::{
     read_delta, read_usage, transformed,
 };
 use super::errors::read_error;
+use crate::dialects::shared::reply_end::fail_once;
+use crate::dialects::shared::reply_framing::ReplyFraming;
 use crate::framing::sse::{Frame, Framer};
 use crate::json::{
     Cursor, JsonError, Kind, Span, decode, each_member, inside, number, slice, text,
@@ -20,14 +22,8 @@ pub(super) const DEPTH: usize = 256;
 /// Reads one reply in pieces of any size.
 #[derive(Debug)]
 pub struct ReplyReader {
-    framing: Framing,
+    framing: ReplyFraming,
     progress: Progress,
-}
-
-#[derive(Debug)]
-enum Framing {
-    Events(Framer),
-    Whole { bytes: Vec<u8>, limit: usize },
 }
 
 /// The state of the reader.
@@ -55,15 +51,15 @@ struct OpaqueBlock {
 impl ReplyReader {
     /// Reads a stream of events. Events longer than `limit` bytes are skipped.
     pub fn events(limit: usize) -> Self {
-        Self::new(Framing::Events(Framer::new(limit)))
+        Self::new(ReplyFraming::Events(Framer::new(limit)))
     }
 
     /// Reads a whole reply of at most `limit` bytes.
     pub fn whole(limit: usize) -> Self {
-        Self::new(Framing::Whole { bytes: Vec::new(), limit })
+        Self::new(ReplyFraming::whole(limit))
     }
 
-    fn new(framing: Framing) -> Self {
+    fn new(framing: ReplyFraming) -> Self {
         Self { framing, progress: Progress::default() }
     }
 
@@ -78,16 +74,16 @@ impl ReplyReader {
     /// Whether the stream is between two events.
     pub fn between_events(&self) -> bool {
         match &self.framing {
-            Framing::Events(framer) => framer.between_events(),
-            Framing::Whole { .. } => false,
+            ReplyFraming::Events(framer) => framer.between_events(),
+            _ => false,
         }
     }
 
     /// The incomplete event of a stream, if there is one.
     pub fn half_event(&self) -> Option<&[u8]> {
         match &self.framing {
-            Framing::Events(framer) => framer.half_event(),
-            Framing::Whole { .. } => None,
+            ReplyFraming::Events(framer) => framer.half_event(),
+            _ => None,
         }
     }
 
@@ -99,20 +95,8 @@ impl ReplyReader {
     /// Reads the next bytes.
     pub fn push(&mut self, bytes: &[u8], mut out: impl FnMut(Event<'_>)) {
         let progress = &mut self.progress;
-        let too_long = match &mut self.framing {
-            Framing::Events(framer) => {
-                framer.push(bytes, |frame, _| {
-                    read_frame(frame, progress, &mut out);
-                });
-                framer.is_skipping()
-            }
-            Framing::Whole { bytes: all, limit } => {
-                let room = limit.saturating_sub(all.len());
-                all.extend_from_slice(&bytes[..bytes.len().min(room)]);
-                bytes.len() > room
-            }
-        };
-        if too_long {
+        let framed = self.framing.push(bytes, |frame| read_frame(frame, progress, &mut out));
+        if framed.is_err() {
             progress.skipped("the provider's reply is longer than can be read", &mut out);
         }
     }
@@ -122,20 +106,18 @@ impl ReplyReader {
         let progress = &mut self.progress;
         // An incomplete event is not malformed: the reply was cut, which is reported below.
         progress.complete = false;
-        match &mut self.framing {
-            Framing::Events(framer) => framer.finish(|frame, _| {
-                read_frame(frame, progress, &mut out);
-            }),
-            Framing::Whole { bytes, .. } => {
-                let bytes = std::mem::take(bytes);
-                // A reply that is not JSON has no content; it ends as cut below.
+        let whole = self.framing.is_whole();
+        self.framing.finish(|frame| match whole {
+            false => read_frame(frame, progress, &mut out),
+            // A reply that is not JSON has no content; it ends as cut below.
+            true => {
                 if !progress.ended
-                    && let Ok(true) = read_whole(&bytes, &mut out)
+                    && let Ok(true) = read_whole(frame.data, &mut out)
                 {
                     progress.ended = true;
                 }
             }
-        }
+        });
         if !progress.ended {
             progress.ended = true;
             out(Event::Ended { reason: EndReason::Cut });
@@ -156,10 +138,8 @@ impl crate::dialects::ReplyReader for ReplyReader {
 impl Progress {
     /// Records unreadable input.
     fn skipped(&mut self, what: &str, out: &mut impl FnMut(Event<'_>)) {
-        if self.complete && !self.ended {
-            self.ended = true;
-            out(Event::Fault(Fault::new(FaultKind::Unreachable, what)));
-            out(Event::Ended { reason: EndReason::Failed });
+        if self.complete {
+            fail_once(&mut self.ended, Fault::new(FaultKind::Unreachable, what), out);
         }
     }
 }

@@ -15,6 +15,7 @@ use super::finish_reason::{Finish, finish};
 use super::partial_arguments::PartialArguments;
 use super::repeats::{CompleteCall, Repeats};
 use super::usage::{Counts, count};
+use crate::dialects::shared::block_emitter::{BlockEmitter, Growing};
 use crate::json::{Cursor, JsonError, Kind, Span, each_member, number, slice, text};
 
 /// Deeper nesting is skipped.
@@ -26,9 +27,9 @@ pub(crate) type Out<'o> = dyn FnMut(Event<'_>) + 'o;
 #[derive(Debug, Default)]
 pub(crate) struct Answer {
     started: bool,
-    /// Index of the next block.
-    next: u32,
-    open: Option<OpenBlock>,
+    pub(crate) blocks: BlockEmitter,
+    /// The arguments of the growing call.
+    arguments: PartialArguments,
     /// Number of calls so far.
     calls: usize,
     repeats: Repeats,
@@ -37,7 +38,6 @@ pub(crate) struct Answer {
     finish: Option<Finish>,
     /// Details about the end.
     details: EndDetails,
-    pub(crate) ended: bool,
     /// Whether a candidate or a token count was seen: a whole reply needs no more.
     pub(crate) complete: bool,
     said: Option<AnswerSoFar>,
@@ -47,14 +47,6 @@ pub(crate) struct Answer {
     /// Sources that were read but not emitted, and keys of the emitted ones.
     grounded: Vec<Grounded>,
     cited: HashSet<String>,
-}
-
-/// A block that may still grow.
-#[derive(Debug)]
-enum OpenBlock {
-    Text(u32),
-    Thinking(u32),
-    Call(u32, PartialArguments),
 }
 
 /// The members of a part.
@@ -81,7 +73,7 @@ impl Answer {
 
     /// Reads a chunk. Malformed data affects only its own chunk.
     pub(crate) fn read(&mut self, json: &[u8], out: &mut Out<'_>) {
-        if !self.ended {
+        if !self.blocks.ended {
             let _ = self.read_piece(json, out);
         }
     }
@@ -202,10 +194,9 @@ impl Answer {
         // Some servers put it next to the parts. It belongs to the last part.
         if let Some(signature) = signature {
             let signature = text(json, &signature);
-            match &self.open {
-                _ if signature.is_empty() => {}
-                Some(OpenBlock::Thinking(_)) => self.text(true, "".into(), Some(signature), out),
-                _ => self.text(false, "".into(), Some(signature), out),
+            if !signature.is_empty() {
+                let thinks = self.blocks.index_of(Growing::Thinking).is_some();
+                self.text(thinks, "".into(), Some(signature), out);
             }
         }
         if let Some(reason) = reason {
@@ -326,31 +317,23 @@ impl Answer {
             return;
         }
         self.repeats.interrupt(out);
-        let index = match &self.open {
-            Some(OpenBlock::Thinking(index)) if thought => {
-                let index = *index;
+        let index = match self.blocks.open {
+            Some((Growing::Thinking, index)) if thought => {
                 if !said.is_empty() {
                     out(Event::BlockDelta { index, delta: Delta::Thinking(said) });
                 }
                 index
             }
-            Some(OpenBlock::Text(index)) if !thought && signature.is_none() => {
-                let index = *index;
+            Some((Growing::Text, index)) if !thought && signature.is_none() => {
                 self.text.push_str(&said);
                 out(Event::BlockDelta { index, delta: Delta::Text(said) });
                 index
             }
-            _ => {
-                let block = if thought {
-                    BlockStart::Thinking { text: said, signature: "".into() }
-                } else {
-                    BlockStart::Text { text: said }
-                };
-                let index = self.start(block, out);
-                self.open =
-                    Some(if thought { OpenBlock::Thinking(index) } else { OpenBlock::Text(index) });
-                index
+            _ if thought => {
+                let block = BlockStart::Thinking { text: said, signature: "".into() };
+                self.start(Some(Growing::Thinking), block, out)
             }
+            _ => self.start(Some(Growing::Text), BlockStart::Text { text: said }, out),
         };
         if let Some(signature) = signature {
             out(Event::BlockDelta { index, delta: Delta::Signature(signature) });
@@ -378,7 +361,7 @@ impl Answer {
             }
             _ => {}
         })?;
-        let more = matches!(self.open, Some(OpenBlock::Call(..))) && name.is_empty();
+        let more = self.blocks.index_of(Growing::Call).is_some() && name.is_empty();
         if name.is_empty() && !more && arguments.is_none() {
             // The end of a call that has ended already.
             return Ok(());
@@ -402,23 +385,20 @@ impl Answer {
         if !more {
             self.repeats.interrupt(out);
             let id = self.call_id(id);
-            let index = self.start(BlockStart::ToolCall { id, name }, out);
+            let block = BlockStart::ToolCall { id, name };
+            let index = self.start(Some(Growing::Call), block, out);
             if let Some(signature) = signature.take() {
                 out(Event::BlockDelta { index, delta: Delta::Signature(signature) });
             }
-            let begun = match &arguments {
-                Some(span) => PartialArguments::from(slice(json, span)),
-                None => PartialArguments::default(),
-            };
-            self.open = Some(OpenBlock::Call(index, begun));
+            if let Some(span) = &arguments {
+                self.arguments = PartialArguments::from(slice(json, span));
+            }
         }
-        if let Some(OpenBlock::Call(index, arguments)) = &mut self.open {
-            if let Some(pieces) = pieces {
-                arguments.take(slice(json, &pieces));
-            }
-            if let Some(signature) = signature {
-                out(Event::BlockDelta { index: *index, delta: Delta::Signature(signature) });
-            }
+        if let Some(pieces) = pieces {
+            self.arguments.take(slice(json, &pieces));
+        }
+        if let (Some(index), Some(signature)) = (self.blocks.index_of(Growing::Call), signature) {
+            out(Event::BlockDelta { index, delta: Delta::Signature(signature) });
         }
         if !goes_on {
             self.close(out);
@@ -435,7 +415,7 @@ impl Answer {
         self.repeats.end_earlier(out);
         let block =
             BlockStart::ToolCall { id: self.call_id(call.id.into()), name: call.name.into() };
-        let index = self.start(block, out);
+        let index = self.start(None, block, out);
         if let Some(signature) = call.signature {
             out(Event::BlockDelta { index, delta: Delta::Signature(signature.into()) });
         }
@@ -456,11 +436,9 @@ impl Answer {
     fn opaque(&mut self, json: &[u8], part: &Part<'_>, name: &[u8], out: &mut Out<'_>) {
         let name = String::from_utf8_lossy(name);
         self.repeats.interrupt(out);
-        let dialect = NAME.into();
-        let index = self.start(BlockStart::Opaque { dialect, name }, out);
+        self.close(out);
         let delta = Delta::Opaque(String::from_utf8_lossy(slice(json, &part.whole)));
-        out(Event::BlockDelta { index, delta });
-        out(Event::BlockEnded { index });
+        self.blocks.whole(BlockStart::Opaque { dialect: NAME.into(), name }, Some(delta), out);
     }
 
     /// Emits the citations of the growing text, or those that end before what follows.
@@ -480,63 +458,52 @@ impl Answer {
         if self.grounded.is_empty() {
             return;
         }
-        let index = match self.open {
-            Some(OpenBlock::Text(index)) => index,
-            _ => {
-                let index = self.start(BlockStart::Text { text: "".into() }, out);
-                self.open = Some(OpenBlock::Text(index));
-                index
-            }
+        let index = match self.blocks.index_of(Growing::Text) {
+            Some(index) => index,
+            None => self.start(Some(Growing::Text), BlockStart::Text { text: "".into() }, out),
         };
         self.cite(index, true, out);
     }
 
-    fn start(&mut self, block: BlockStart<'_>, out: &mut Out<'_>) -> u32 {
+    /// Starts a block, which grows if it has a kind.
+    fn start(&mut self, kind: Option<Growing>, block: BlockStart<'_>, out: &mut Out<'_>) -> u32 {
         self.close(out);
         if let BlockStart::Text { text } = &block {
             self.before += self.text.len();
             self.text.clear();
             self.text.push_str(text);
         }
-        let index = self.next;
-        self.next += 1;
-        out(Event::BlockStarted { index, block });
-        index
+        match kind {
+            Some(kind) => self.blocks.start_growing(kind, block, out),
+            None => self.blocks.start(block, out),
+        }
     }
 
     fn close(&mut self, out: &mut Out<'_>) {
-        let index = match self.open.take() {
-            None => return,
-            Some(OpenBlock::Text(index)) => {
-                if !self.grounded.is_empty() {
-                    self.cite(index, false, out);
-                }
-                index
+        match self.blocks.open {
+            Some((Growing::Text, index)) if !self.grounded.is_empty() => {
+                self.cite(index, false, out);
             }
-            Some(OpenBlock::Thinking(index)) => index,
-            Some(OpenBlock::Call(index, arguments)) => {
-                let delta = Delta::ToolArguments(arguments.finish().into());
-                out(Event::BlockDelta { index, delta });
-                index
+            Some((Growing::Call, index)) => {
+                let arguments = std::mem::take(&mut self.arguments).finish();
+                out(Event::BlockDelta { index, delta: Delta::ToolArguments(arguments.into()) });
             }
-        };
-        out(Event::BlockEnded { index });
+            _ => {}
+        }
+        self.blocks.close(out);
     }
 
     /// Ends the reply with a fault.
     pub(crate) fn fail(&mut self, fault: Fault, out: &mut Out<'_>) {
-        if self.ended {
-            return;
+        if !self.blocks.ended {
+            self.repeats.interrupt(out);
+            self.blocks.fail(fault, out);
         }
-        self.repeats.interrupt(out);
-        self.ended = true;
-        out(Event::Fault(fault));
-        out(Event::Ended { reason: EndReason::Failed });
     }
 
     /// Ends the input. This is the only sign of the end, because a finish reason may be repeated.
     pub(crate) fn end(&mut self, whole: bool, out: &mut Out<'_>) {
-        if self.ended {
+        if self.blocks.ended {
             return;
         }
         let finish = match self.finish.take() {
@@ -557,11 +524,10 @@ impl Answer {
             Some(Finish::Reason(reason)) => reason,
             None => EndReason::Cut,
         };
-        self.ended = true;
         if reason == EndReason::Refusal && !self.details.is_empty() {
             out(Event::EndExplained(std::mem::take(&mut self.details)));
         }
-        out(Event::Ended { reason });
+        self.blocks.end(reason, out);
     }
 
     /// Keeps the details of a refusal. The usual reason has no details.

@@ -3,9 +3,9 @@
 use throughline_canonical::{Event, Fault, FaultKind};
 
 use self::chunk::Answer;
-use self::objects::{Objects, TooLong};
+use self::objects::Objects;
 use crate::dialects::ReplyReader;
-use crate::dialects::shared::limits::{MAX_EVENT_BYTES, MAX_REPLY_BYTES};
+use crate::dialects::shared::reply_framing::{MAX_EVENT_BYTES, MAX_REPLY_BYTES};
 use crate::framing::sse::Framer;
 
 pub mod chunk;
@@ -99,7 +99,7 @@ impl Reader {
                 rest
             }
             Framing::Objects(objects) => {
-                if objects.push(bytes, |object| answer.read(object, out)) == Err(TooLong) {
+                if objects.push(bytes, |object| answer.read(object, out)).is_err() {
                     answer.fail(too_long_event(), out);
                 }
                 return;
@@ -126,7 +126,7 @@ fn too_long_event() -> Fault {
 
 impl ReplyReader for Reader {
     fn push(&mut self, bytes: &[u8], out: &mut dyn FnMut(Event<'_>)) {
-        if self.answer.ended {
+        if self.answer.blocks.ended {
             return;
         }
         self.length = self.length.saturating_add(bytes.len());

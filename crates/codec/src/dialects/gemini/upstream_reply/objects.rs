@@ -1,6 +1,8 @@
 //! Splits a byte stream into JSON objects: a growing list, an error between events, or a whole
 //! reply.
 
+use crate::dialects::shared::reply_framing::TooLong;
+
 /// Splits a stream into its outermost objects.
 #[derive(Debug)]
 pub(crate) struct Objects {
@@ -18,10 +20,6 @@ enum Place {
     /// After a backslash in a string.
     Escape,
 }
-
-/// An object exceeds the limit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct TooLong;
 
 impl Objects {
     /// Creates a splitter for objects of at most `limit` bytes.

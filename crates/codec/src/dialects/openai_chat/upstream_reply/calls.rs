@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use throughline_canonical::{BlockStart, Delta, Event};
 
 use super::super::{CUSTOM, NAME};
+use crate::dialects::shared::block_emitter::BlockEmitter;
 use crate::json::{Cursor, JsonError, Kind, Span, each_member, escape, number, slice, text};
 
 /// One call.
@@ -64,7 +65,7 @@ impl Calls {
         &mut self,
         json: &[u8],
         list: &Span,
-        next: &mut u32,
+        blocks: &mut BlockEmitter,
         out: &mut dyn FnMut(Event<'_>),
     ) -> Result<(), JsonError> {
         let mut cursor = Cursor::at(json, list.start, usize::MAX);
@@ -76,7 +77,7 @@ impl Calls {
             let span = cursor.skip()?;
             if object {
                 let fragment = read_fragment(json, &span)?;
-                self.take(fragment, next, out);
+                self.take(fragment, blocks, out);
             }
             if self.too_many() {
                 break;
@@ -90,16 +91,21 @@ impl Calls {
         &mut self,
         json: &[u8],
         call: &Span,
-        next: &mut u32,
+        blocks: &mut BlockEmitter,
         out: &mut dyn FnMut(Event<'_>),
     ) -> Result<(), JsonError> {
         let mut fragment = Fragment { number: Some(OLD_FORM), ..Fragment::default() };
         read_function(json, call, &mut fragment)?;
-        self.take(fragment, next, out);
+        self.take(fragment, blocks, out);
         Ok(())
     }
 
-    fn take(&mut self, fragment: Fragment<'_>, next: &mut u32, out: &mut dyn FnMut(Event<'_>)) {
+    fn take(
+        &mut self,
+        fragment: Fragment<'_>,
+        blocks: &mut BlockEmitter,
+        out: &mut dyn FnMut(Event<'_>),
+    ) {
         let position = self.position(&fragment);
         let order = position + 1;
         let Some(call) = self.calls.get_mut(position) else {
@@ -109,7 +115,7 @@ impl Calls {
             call.id = fragment.id.into_owned();
         }
         if call.block.is_none() && !fragment.name.is_empty() {
-            call.begin(&fragment.name, &fragment.kind, order, next, out);
+            call.begin(&fragment.name, &fragment.kind, order, blocks, out);
         }
         match call.block {
             Some(index) => {
@@ -162,11 +168,11 @@ impl Calls {
     }
 
     /// Ends all calls with the reply.
-    pub(super) fn end(&mut self, next: &mut u32, out: &mut dyn FnMut(Event<'_>)) {
+    pub(super) fn end(&mut self, blocks: &mut BlockEmitter, out: &mut dyn FnMut(Event<'_>)) {
         for (position, call) in self.calls.iter_mut().enumerate() {
             if call.block.is_none() && !(call.id.is_empty() && call.held.is_empty()) {
                 // It never got a name; its content is emitted anyway.
-                call.begin("", "", position + 1, next, out);
+                call.begin("", "", position + 1, blocks, out);
             }
             if let Some(index) = call.block {
                 if call.custom {
@@ -187,20 +193,17 @@ impl Call {
         name: &str,
         kind: &str,
         order: usize,
-        next: &mut u32,
+        blocks: &mut BlockEmitter,
         out: &mut dyn FnMut(Event<'_>),
     ) {
-        let index = *next;
-        *next += 1;
-        self.block = Some(index);
         if self.id.is_empty() {
             self.id = format!("call_{order}");
         }
         self.custom = kind == CUSTOM;
         let held = std::mem::take(&mut self.held);
         if self.custom {
-            let (dialect, kind) = (NAME.into(), kind.into());
-            out(Event::BlockStarted { index, block: BlockStart::Opaque { dialect, name: kind } });
+            let block = BlockStart::Opaque { dialect: NAME.into(), name: kind.into() };
+            let index = *self.block.insert(blocks.start(block, out));
             // Up to the quote that the end of the call adds.
             let (id, name, held) = (escaped(&self.id), escaped(name), escaped(&held));
             let begun = format!(
@@ -210,7 +213,7 @@ impl Call {
             return;
         }
         let block = BlockStart::ToolCall { id: self.id.as_str().into(), name: name.into() };
-        out(Event::BlockStarted { index, block });
+        let index = *self.block.insert(blocks.start(block, out));
         if !held.is_empty() {
             out(Event::BlockDelta { index, delta: Delta::ToolArguments(held.into()) });
         }

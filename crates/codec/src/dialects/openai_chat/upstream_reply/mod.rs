@@ -11,11 +11,10 @@ use super::detail_meta::DetailMeta;
 use super::variants::{Replay, Variant};
 use super::{NAME, annotations, usage};
 use crate::dialects::ReplyReader;
+use crate::dialects::shared::block_emitter::{BlockEmitter, Growing};
 use crate::dialects::shared::hidden_reasoning::{NOTICE, without_notice};
-use crate::dialects::shared::limits::{MAX_EVENT_BYTES, MAX_REPLY_BYTES};
-use crate::dialects::shared::reply_end::fail_once;
+use crate::dialects::shared::reply_framing::ReplyFraming;
 use crate::dialects::shared::{openai_annotations, openai_errors};
-use crate::framing::sse::Framer;
 use crate::json::{Found, JsonError, Kind, each_element, found_text, slice, text};
 
 mod calls;
@@ -24,31 +23,22 @@ mod details;
 
 /// Reads one reply.
 pub(super) struct Reader {
-    framing: Framing,
+    framing: ReplyFraming,
     state: ReaderState,
-}
-
-enum Framing {
-    Events(Framer),
-    Whole(Vec<u8>),
 }
 
 impl Reader {
     /// Creates a reader for this kind of server.
     pub(super) fn new(variant: &'static Variant, streamed: bool) -> Self {
         Self {
-            framing: if streamed {
-                Framing::Events(Framer::new(MAX_EVENT_BYTES))
-            } else {
-                Framing::Whole(Vec::new())
-            },
+            framing: ReplyFraming::events(streamed),
             state: ReaderState {
                 variant,
                 streamed,
                 started: false,
                 frame: Frame::default(),
-                next: 0,
-                open: OpenBlock::Nothing,
+                blocks: BlockEmitter::default(),
+                thought: None,
                 said: 0,
                 begins: 0,
                 calls: Calls::default(),
@@ -56,7 +46,6 @@ impl Reader {
                 refused: false,
                 summed_up: false,
                 reason: None,
-                ended: false,
             },
         }
     }
@@ -65,41 +54,29 @@ impl Reader {
 impl ReplyReader for Reader {
     fn push(&mut self, bytes: &[u8], out: &mut dyn FnMut(Event<'_>)) {
         let state = &mut self.state;
-        if state.ended {
+        if state.blocks.ended {
             return;
         }
-        match &mut self.framing {
-            Framing::Events(framer) => {
-                framer.push(bytes, |frame, _| state.frame(frame.data, out));
-                if framer.is_skipping() {
-                    state.fail(too_long("an event of the provider's stream"), out);
-                }
-            }
-            Framing::Whole(all) => {
-                if all.len() + bytes.len() > MAX_REPLY_BYTES {
-                    *all = Vec::new();
-                    state.fail(too_long("the provider's reply"), out);
-                } else {
-                    all.extend_from_slice(bytes);
-                }
-            }
+        if self.framing.push(bytes, |frame| state.frame(frame.data, out)).is_err() {
+            let message = match state.streamed {
+                true => "an event of the provider's stream is too long",
+                false => "the provider's reply is too long",
+            };
+            state.fail(FaultKind::Unreachable, message, out);
         }
     }
 
     fn finish(&mut self, out: &mut dyn FnMut(Event<'_>)) {
         let state = &mut self.state;
-        match &mut self.framing {
+        self.framing.finish(|frame| match state.streamed {
+            false => state.whole(frame.data, out),
             // An incomplete last event was cut; the end reports it.
-            Framing::Events(framer) => framer.finish(|frame, _| {
+            true => {
                 if crate::json::validate(frame.data, usize::MAX).is_ok() || is_done(frame.data) {
                     state.frame(frame.data, out);
                 }
-            }),
-            Framing::Whole(all) => {
-                let all = std::mem::take(all);
-                state.whole(&all, out);
             }
-        }
+        });
         match state.reason.take() {
             // Not every server sends `[DONE]` after the finish reason.
             Some(reason) => state.end(reason, out),
@@ -116,21 +93,11 @@ fn is_done(data: &[u8]) -> bool {
     data.trim_ascii() == b"[DONE]"
 }
 
-fn too_long(what: &str) -> Fault {
-    Fault::new(FaultKind::Unreachable, format!("{what} is too long"))
-}
-
-/// The growing block. Tool calls grow independently.
-enum OpenBlock {
-    Nothing,
-    Text(u32),
-    Refusal(u32),
-    Thinking {
-        index: u32,
-        /// The provider's index of it.
-        number: Option<u64>,
-        mark: DetailMeta,
-    },
+/// Details of the growing reasoning.
+struct Thought {
+    /// The provider's index of it.
+    number: Option<u64>,
+    meta: DetailMeta,
 }
 
 /// The state of the reader.
@@ -140,9 +107,10 @@ struct ReaderState {
     started: bool,
     /// The bytes around the delta of the last chunk.
     frame: Frame,
-    /// Index of the next block.
-    next: u32,
-    open: OpenBlock,
+    /// Text, refusals and reasoning grow. Tool calls grow independently.
+    blocks: BlockEmitter,
+    /// Set while reasoning grows.
+    thought: Option<Thought>,
     /// Number of characters of text so far, and before the growing block.
     said: u64,
     begins: u64,
@@ -155,12 +123,11 @@ struct ReaderState {
     summed_up: bool,
     /// The finish reason, once known.
     reason: Option<EndReason>,
-    ended: bool,
 }
 
 impl ReaderState {
     fn frame(&mut self, data: &[u8], out: &mut dyn FnMut(Event<'_>)) {
-        if self.ended || data.is_empty() {
+        if self.blocks.ended || data.is_empty() {
             return;
         }
         if is_done(data) {
@@ -169,12 +136,12 @@ impl ReaderState {
         }
         if self.chunk(data, out).is_err() {
             let message = "the provider sent an event that is not JSON";
-            self.fail(Fault::new(FaultKind::Unreachable, message), out);
+            self.fail(FaultKind::Unreachable, message, out);
         }
     }
 
     fn whole(&mut self, json: &[u8], out: &mut dyn FnMut(Event<'_>)) {
-        if self.ended {
+        if self.blocks.ended {
             return;
         }
         // A whole reply has ended, with or without a reason. A cut one is not JSON and has no end.
@@ -194,18 +161,16 @@ impl ReaderState {
         let inner = chunk.choice.as_ref().and_then(|choice| choice.error.clone());
         for (kind, span) in [&chunk.error, &inner].into_iter().flatten() {
             if let Some(fault) = openai_errors::read_inside(json, *kind, span) {
-                self.fail(fault, out);
+                self.blocks.fail(fault, out);
                 return Ok(true);
             }
         }
         if is_word(json, &chunk.object, b"error") {
             let fault = openai_errors::read_inside(json, Kind::Object, &(0..json.len()));
-            self.fail(
-                fault.unwrap_or_else(|| {
-                    Fault::new(FaultKind::Internal, "the provider reported an error")
-                }),
-                out,
-            );
+            match fault {
+                Some(fault) => self.blocks.fail(fault, out),
+                None => self.fail(FaultKind::Internal, "the provider reported an error", out),
+            }
             return Ok(true);
         }
         // Azure starts with a chunk without an answer and without a model.
@@ -223,7 +188,7 @@ impl ReaderState {
             }
         }
         if let Some((Kind::Object, usage)) = &chunk.usage
-            && !self.ended
+            && !self.blocks.ended
         {
             out(Event::Usage(usage::read(json, usage, self.variant)?));
         }
@@ -258,25 +223,27 @@ impl ReaderState {
         }
         if let Some((Kind::String, span)) = &choice.refusal {
             let words = text(json, span);
-            self.refused |= !words.is_empty();
-            self.refusal(words, out);
+            if !words.is_empty() {
+                self.refused = true;
+                self.end_thought(out);
+                self.blocks.grow(Growing::Refusal, words, out);
+            }
         }
         match &choice.tool_calls {
             // An empty list neither adds nor ends anything.
             Some((Kind::Array, span)) if span.len() > 2 => {
                 self.close(out);
-                self.calls.read(json, span, &mut self.next, out)?;
+                self.calls.read(json, span, &mut self.blocks, out)?;
             }
             _ => {}
         }
         if let Some((Kind::Object, span)) = &choice.function_call {
             self.close(out);
-            self.calls.read_old(json, span, &mut self.next, out)?;
+            self.calls.read_old(json, span, &mut self.blocks, out)?;
         }
         self.called |= self.calls.any();
         if self.calls.too_many() {
-            let message = "the reply holds too many tool calls";
-            self.fail(Fault::new(FaultKind::Unreachable, message), out);
+            self.fail(FaultKind::Unreachable, "the reply holds too many tool calls", out);
         } else if let Some((Kind::String, span)) = &choice.finish_reason {
             self.finish_reason(&text(json, span), out);
         }
@@ -337,7 +304,7 @@ impl ReaderState {
                     let words = detail.text.clone();
                     self.thinking(words, Some(&detail), out);
                 }
-                if detail.closed && matches!(self.open, OpenBlock::Thinking { .. }) {
+                if detail.closed && self.thought.is_some() {
                     self.close(out);
                 }
             }
@@ -347,16 +314,13 @@ impl ReaderState {
                     Some(mark) => mark.pack().unwrap_or_default().into(),
                     None => detail.text,
                 };
-                self.single(BlockStart::Redacted { data }, out);
+                self.blocks.whole(BlockStart::Redacted { data }, None, out);
             }
             Piece::Other => {
                 self.close(out);
-                let (index, name) = (self.begin(), detail.name);
-                let dialect = NAME.into();
-                out(Event::BlockStarted { index, block: BlockStart::Opaque { dialect, name } });
+                let block = BlockStart::Opaque { dialect: NAME.into(), name: detail.name };
                 let delta = Delta::Opaque(String::from_utf8_lossy(detail.json));
-                out(Event::BlockDelta { index, delta });
-                out(Event::BlockEnded { index });
+                self.blocks.whole(block, Some(delta), out);
             }
         }
     }
@@ -371,19 +335,6 @@ impl ReaderState {
         })
     }
 
-    /// Emits a complete block.
-    fn single(&mut self, block: BlockStart<'_>, out: &mut dyn FnMut(Event<'_>)) {
-        let index = self.begin();
-        out(Event::BlockStarted { index, block });
-        out(Event::BlockEnded { index });
-    }
-
-    fn begin(&mut self) -> u32 {
-        let index = self.next;
-        self.next += 1;
-        index
-    }
-
     fn text(&mut self, words: Cow<'_, str>, out: &mut dyn FnMut(Event<'_>)) {
         // An empty text between pieces of reasoning does not end it.
         if words.is_empty() {
@@ -396,15 +347,11 @@ impl ReaderState {
 
     /// The block for text.
     fn text_block(&mut self, out: &mut dyn FnMut(Event<'_>)) -> u32 {
-        if let OpenBlock::Text(index) = self.open {
-            return index;
+        if self.blocks.index_of(Growing::Text).is_none() {
+            self.close(out);
+            self.begins = self.said;
         }
-        self.close(out);
-        let index = self.begin();
-        self.open = OpenBlock::Text(index);
-        self.begins = self.said;
-        out(Event::BlockStarted { index, block: BlockStart::Text { text: "".into() } });
-        index
+        self.blocks.block_of(Growing::Text, out)
     }
 
     /// Emits a citation, with the growing text or after the last text.
@@ -416,22 +363,6 @@ impl ReaderState {
         out(Event::BlockDelta { index, delta });
     }
 
-    fn refusal(&mut self, words: Cow<'_, str>, out: &mut dyn FnMut(Event<'_>)) {
-        if words.is_empty() {
-            return;
-        }
-        let index = if let OpenBlock::Refusal(index) = self.open {
-            index
-        } else {
-            self.close(out);
-            let index = self.begin();
-            self.open = OpenBlock::Refusal(index);
-            out(Event::BlockStarted { index, block: BlockStart::Refusal { text: "".into() } });
-            index
-        };
-        out(Event::BlockDelta { index, delta: Delta::Text(words) });
-    }
-
     fn thinking(
         &mut self,
         words: Cow<'_, str>,
@@ -441,32 +372,22 @@ impl ReaderState {
         let summary = detail.is_some_and(|detail| detail.piece == Piece::Summary);
         self.summed_up |= summary;
         let asked = detail.and_then(|detail| detail.number);
-        let goes_on = match &self.open {
-            OpenBlock::Thinking { number, mark, .. } => {
-                mark.summary == summary
-                    && match (number, asked) {
-                        (Some(number), Some(asked)) => *number == asked,
-                        // Without an index, a signature ends its block.
-                        _ => mark.signature.is_empty(),
-                    }
-            }
-            _ => false,
-        };
+        let goes_on = self.thought.as_ref().is_some_and(|thought| {
+            thought.meta.summary == summary
+                && match (thought.number, asked) {
+                    (Some(number), Some(asked)) => number == asked,
+                    // Without an index, a signature ends its block.
+                    _ => thought.meta.signature.is_empty(),
+                }
+        });
         if !goes_on {
             self.close(out);
-            let index = self.begin();
-            self.open = OpenBlock::Thinking {
-                index,
-                number: asked,
-                mark: DetailMeta { summary, ..DetailMeta::default() },
-            };
-            let block = BlockStart::Thinking { text: "".into(), signature: "".into() };
-            out(Event::BlockStarted { index, block });
         }
-        let OpenBlock::Thinking { index, mark, .. } = &mut self.open else {
-            return;
-        };
-        let index = *index;
+        let index = self.blocks.block_of(Growing::Thinking, out);
+        let thought = self.thought.get_or_insert_with(|| Thought {
+            number: asked,
+            meta: DetailMeta { summary, ..DetailMeta::default() },
+        });
         if !words.is_empty() {
             out(Event::BlockDelta { index, delta: Delta::Thinking(words) });
         }
@@ -479,11 +400,11 @@ impl ReaderState {
             }
         };
         if self.variant.replay == Replay::Details {
-            keep(&mut mark.format, &detail.format);
-            keep(&mut mark.id, &detail.id);
+            keep(&mut thought.meta.format, &detail.format);
+            keep(&mut thought.meta.id, &detail.id);
         }
-        if !detail.signature.is_empty() && mark.signature.is_empty() {
-            mark.signature.push_str(&detail.signature);
+        if !detail.signature.is_empty() && thought.meta.signature.is_empty() {
+            thought.meta.signature.push_str(&detail.signature);
             if self.variant.replay != Replay::Details {
                 let delta = Delta::Signature(detail.signature.as_ref().into());
                 out(Event::BlockDelta { index, delta });
@@ -493,17 +414,18 @@ impl ReaderState {
 
     /// Ends the growing block.
     fn close(&mut self, out: &mut dyn FnMut(Event<'_>)) {
-        match std::mem::replace(&mut self.open, OpenBlock::Nothing) {
-            OpenBlock::Nothing => {}
-            OpenBlock::Text(index) | OpenBlock::Refusal(index) => out(Event::BlockEnded { index }),
-            OpenBlock::Thinking { index, mark, .. } => {
-                if self.variant.replay == Replay::Details
-                    && let Some(signature) = mark.pack()
-                {
-                    out(Event::BlockDelta { index, delta: Delta::Signature(signature.into()) });
-                }
-                out(Event::BlockEnded { index });
-            }
+        self.end_thought(out);
+        self.blocks.close(out);
+    }
+
+    /// Emits the signature of reasoning that ends, in the form that this kind of server wants back.
+    fn end_thought(&mut self, out: &mut dyn FnMut(Event<'_>)) {
+        if let Some(thought) = self.thought.take()
+            && self.variant.replay == Replay::Details
+            && let Some(signature) = thought.meta.pack()
+            && let Some(index) = self.blocks.index_of(Growing::Thinking)
+        {
+            out(Event::BlockDelta { index, delta: Delta::Signature(signature.into()) });
         }
     }
 
@@ -516,11 +438,11 @@ impl ReaderState {
             "content_filter" => EndReason::Refusal,
             "error" => {
                 let message = "the provider reported an error";
-                return self.fail(Fault::new(FaultKind::Internal, message), out);
+                return self.fail(FaultKind::Internal, message, out);
             }
             "insufficient_system_resource" => {
                 let message = "the provider ran out of resources";
-                return self.fail(Fault::new(FaultKind::Overloaded, message), out);
+                return self.fail(FaultKind::Overloaded, message, out);
             }
             other => EndReason::Other(other.to_owned()),
         };
@@ -537,21 +459,17 @@ impl ReaderState {
         }
     }
 
-    fn fail(&mut self, fault: Fault, out: &mut dyn FnMut(Event<'_>)) {
-        fail_once(&mut self.ended, fault, out);
+    fn fail(&mut self, kind: FaultKind, message: &str, out: &mut dyn FnMut(Event<'_>)) {
+        self.blocks.fail(Fault::new(kind, message), out);
     }
 
     fn end(&mut self, reason: EndReason, out: &mut dyn FnMut(Event<'_>)) {
-        if self.ended {
-            return;
-        }
-        self.ended = true;
         // A cut block has no end.
-        if reason != EndReason::Cut {
+        if !self.blocks.ended && reason != EndReason::Cut {
             self.close(out);
-            self.calls.end(&mut self.next, out);
+            self.calls.end(&mut self.blocks, out);
         }
-        out(Event::Ended { reason });
+        self.blocks.end(reason, out);
     }
 }
 

@@ -11,6 +11,7 @@ use throughline_canonical::{BlockStart, Delta, Event};
 use super::super::{NAME, PHASE, annotations};
 use super::item_parts::{ItemParts, Kind, Part, each_part, joined, member};
 use super::{Out, Place};
+use crate::dialects::shared::block_emitter::BlockEmitter;
 use crate::json::{JsonError, Span, each_element, inside, slice, text};
 
 /// Maximum number of open items.
@@ -29,8 +30,8 @@ pub(super) struct Items {
     open: Vec<Item>,
     /// Completed items, by index or id.
     done: HashSet<Key>,
-    /// Number of started blocks.
-    blocks: u32,
+    /// Several blocks may be open, so their items end them.
+    pub(super) blocks: BlockEmitter,
     called: bool,
     refused: bool,
     in_full: bool,
@@ -72,11 +73,6 @@ struct OpenBlock {
 }
 
 impl Items {
-    /// Number of emitted blocks.
-    pub(super) fn block_count(&self) -> u32 {
-        self.blocks
-    }
-
     /// Whether a tool was called.
     pub(super) fn called(&self) -> bool {
         self.called
@@ -365,20 +361,18 @@ impl Items {
             id = member(data, parts.id.as_ref());
         }
         if id.is_empty() {
-            id = format!("call_{}", self.blocks).into();
+            id = format!("call_{}", self.blocks.next).into();
         }
         self.called = true;
         self.start(item, BlockStart::ToolCall { id, name }, 0, out);
     }
 
     fn start(&mut self, item: &mut Item, block: BlockStart<'_>, part: u64, out: Out<'_>) {
-        let index = self.blocks;
-        self.blocks += 1;
         let phase = match (&item.phase, &block) {
             (Some(phase), BlockStart::Text { .. }) => Some(format!("{PHASE}{phase}")),
             _ => None,
         };
-        out(Event::BlockStarted { index, block });
+        let index = self.blocks.start(block, out);
         item.block = Some(OpenBlock {
             index,
             kind: item.kind,

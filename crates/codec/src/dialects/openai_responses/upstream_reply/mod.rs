@@ -10,8 +10,8 @@ use self::items::{Deltas, Items};
 use super::errors::kind_of_code;
 use crate::dialects::ReplyReader;
 use crate::dialects::shared::error_codes;
-use crate::dialects::shared::limits::{MAX_EVENT_BYTES, MAX_REPLY_BYTES};
-use crate::framing::sse::{Frame, Framer};
+use crate::dialects::shared::reply_framing::{MAX_EVENT_BYTES, MAX_REPLY_BYTES, ReplyFraming};
+use crate::framing::sse::Frame;
 use crate::json::{
     Cursor, JsonError, Kind, Span, each_member, inside, number, slice, text, validate,
 };
@@ -24,15 +24,10 @@ pub(super) type Out<'o> = &'o mut dyn FnMut(Event<'_>);
 
 /// Reads one reply.
 pub(super) struct Reader {
-    framing: Framing,
+    framing: ReplyFraming,
     /// Number of bytes so far.
     received: usize,
     reply: ReplyState,
-}
-
-enum Framing {
-    Events(Framer),
-    Whole(Vec<u8>),
 }
 
 /// The state of the reader.
@@ -40,25 +35,15 @@ struct ReplyState {
     /// The requested model, in case the reply does not name it.
     model: String,
     started: bool,
-    ended: bool,
     items: Items,
 }
 
 impl Reader {
     pub(super) fn new(model: &str, streamed: bool) -> Self {
         Self {
-            framing: if streamed {
-                Framing::Events(Framer::new(MAX_EVENT_BYTES))
-            } else {
-                Framing::Whole(Vec::new())
-            },
+            framing: ReplyFraming::events(streamed),
             received: 0,
-            reply: ReplyState {
-                model: model.to_owned(),
-                started: false,
-                ended: false,
-                items: Items::default(),
-            },
+            reply: ReplyState { model: model.to_owned(), started: false, items: Items::default() },
         }
     }
 }
@@ -70,15 +55,8 @@ impl ReplyReader for Reader {
         let taken = &bytes[..bytes.len().min(room)];
         self.received += taken.len();
         let reply = &mut self.reply;
-        match &mut self.framing {
-            Framing::Events(framer) => {
-                framer.push(taken, |frame, _| reply.frame(frame, out));
-                if framer.is_skipping() {
-                    reply.fail(too_long("an event"), out);
-                }
-            }
-            Framing::Whole(all) if !reply.ended => all.extend_from_slice(taken),
-            Framing::Whole(_) => {}
+        if self.framing.push(taken, |frame| reply.frame(frame, out)).is_err() {
+            reply.fail(too_long("an event"), out);
         }
         if bytes.len() > room {
             reply.fail(too_long("the reply"), out);
@@ -87,16 +65,16 @@ impl ReplyReader for Reader {
 
     fn finish(&mut self, out: Out<'_>) {
         let reply = &mut self.reply;
-        match &mut self.framing {
-            Framing::Events(framer) => framer.finish(|frame, _| reply.frame(frame, out)),
-            Framing::Whole(all) => {
-                let all = std::mem::take(all);
-                // A malformed or incomplete reply has no end; it gets one below.
-                if !reply.ended && validate(&all, usize::MAX).is_ok() {
-                    let _ = reply.whole(&all, out);
+        let whole = self.framing.is_whole();
+        self.framing.finish(|frame| match whole {
+            false => reply.frame(frame, out),
+            // A malformed or incomplete reply has no end; it gets one below.
+            true => {
+                if !reply.ended() && validate(frame.data, usize::MAX).is_ok() {
+                    let _ = reply.whole(frame.data, out);
                 }
             }
-        }
+        });
         reply.end(EndReason::Cut, out);
     }
 
@@ -111,7 +89,7 @@ fn too_long(what: &str) -> Fault {
 
 impl ReplyState {
     fn frame(&mut self, frame: Frame<'_>, out: Out<'_>) {
-        if self.ended {
+        if self.ended() {
             return;
         }
         if frame.data.len() > MAX_EVENT_BYTES {
@@ -230,7 +208,7 @@ impl ReplyState {
     /// Reads the items that the last event repeats. They count if a server did not send them
     /// before, or did not complete them.
     fn repeated(&mut self, json: &[u8], output: &Span, out: Out<'_>) -> Result<(), JsonError> {
-        if self.items.block_count() == 0 {
+        if self.items.blocks.next == 0 {
             return self.output(json, output, out);
         }
         if !self.items.any_open() {
@@ -319,18 +297,16 @@ impl ReplyState {
         Ok(())
     }
 
+    fn ended(&self) -> bool {
+        self.items.blocks.ended
+    }
+
     fn fail(&mut self, fault: Fault, out: Out<'_>) {
-        if !self.ended {
-            out(Event::Fault(fault));
-        }
-        self.end(EndReason::Failed, out);
+        self.items.blocks.fail(fault, out);
     }
 
     fn end(&mut self, reason: EndReason, out: Out<'_>) {
-        if !self.ended {
-            self.ended = true;
-            out(Event::Ended { reason });
-        }
+        self.items.blocks.end(reason, out);
     }
 }
 
