@@ -12,6 +12,7 @@ use throughline_canonical::{
 use super::grounding::Grounding;
 use super::upstream_request::contents::{call_into, text_part};
 use super::{NAME, REFUSALS, REFUSED, errors, quote_into};
+use crate::dialects::shared::open_blocks::OpenBlocks;
 use crate::dialects::{ReplyIdentity, ReplyWriter};
 use crate::json::{Kind, escape, validate};
 
@@ -32,7 +33,7 @@ pub struct Writer {
     /// Buffer for a chunk.
     piece: String,
     framing: Framing,
-    open: Vec<(u32, OpenBlock)>,
+    open: OpenBlocks<OpenBlock>,
     usage: Usage,
     /// Number of bytes of the answer so far, and its sources.
     said: usize,
@@ -94,7 +95,7 @@ impl Writer {
             tail,
             piece: String::new(),
             framing,
-            open: Vec::new(),
+            open: OpenBlocks::default(),
             usage: Usage::default(),
             said: 0,
             thought: false,
@@ -185,12 +186,11 @@ impl Writer {
                 OpenBlock::Opaque { own: dialect == NAME, value: String::new() }
             }
         };
-        self.open.push((index, open));
+        self.open.push(index, open);
     }
 
     fn delta(&mut self, index: u32, delta: &Delta<'_>, out: &mut Vec<u8>) {
-        let place = self.open.iter().rposition(|(open, _)| *open == index);
-        let Some((_, open)) = place.and_then(|place| self.open.get_mut(place)) else {
+        let Some(open) = self.open.get_mut(index) else {
             return;
         };
         match (open, delta) {
@@ -221,14 +221,6 @@ impl Writer {
             (OpenBlock::Opaque { own: true, value }, Delta::Opaque(more)) => value.push_str(more),
             _ => {}
         }
-    }
-
-    fn end_block(&mut self, index: u32, out: &mut Vec<u8>) {
-        let Some(place) = self.open.iter().rposition(|(open, _)| *open == index) else {
-            return;
-        };
-        let (_, open) = self.open.remove(place);
-        self.write_end(&open, out);
     }
 
     fn write_end(&mut self, open: &OpenBlock, out: &mut Vec<u8>) {
@@ -267,7 +259,7 @@ impl Writer {
             _ => {}
         }
         // Blocks without an end are complete too.
-        for (_, open) in std::mem::take(&mut self.open) {
+        for open in self.open.take() {
             self.write_end(&open, out);
         }
         self.begin();
@@ -310,7 +302,11 @@ impl ReplyWriter for Writer {
             Event::MessageStarted { .. } | Event::Transformed { .. } => {}
             Event::BlockStarted { index, block } => self.start(*index, block, out),
             Event::BlockDelta { index, delta } => self.delta(*index, delta, out),
-            Event::BlockEnded { index } => self.end_block(*index, out),
+            Event::BlockEnded { index } => {
+                if let Some(open) = self.open.remove(*index) {
+                    self.write_end(&open, out);
+                }
+            }
             Event::Usage(usage) => self.usage.update(*usage),
             Event::EndExplained(details) => self.details.clone_from(details),
             Event::Fault(fault) => self.fail(fault, out),

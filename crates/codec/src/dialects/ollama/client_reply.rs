@@ -8,6 +8,7 @@ use throughline_canonical::{
 use super::{OllamaSession, errors, timestamp};
 use crate::dialects::shared::extensions;
 use crate::dialects::shared::hidden_reasoning::NOTICE;
+use crate::dialects::shared::open_blocks::OpenBlocks;
 use crate::dialects::{ReplyIdentity, ReplyWriter};
 use crate::json::{Kind, escape, escape_bytes, quote_bytes, validate};
 
@@ -17,7 +18,7 @@ pub(super) struct Writer {
     head: Vec<u8>,
     /// The form of its lines.
     form: &'static LineForm,
-    blocks: Vec<(u32, OpenBlock)>,
+    blocks: OpenBlocks<OpenBlock>,
     /// Number of calls so far.
     called: usize,
     usage: Usage,
@@ -89,7 +90,7 @@ impl Writer {
                 true => &GENERATE,
                 false => &CHAT,
             },
-            blocks: Vec::new(),
+            blocks: OpenBlocks::default(),
             called: 0,
             usage: Usage::default(),
             ended: false,
@@ -127,12 +128,11 @@ impl Writer {
             },
             BlockStart::Opaque { .. } => OpenBlock::Other,
         };
-        self.blocks.push((index, open));
+        self.blocks.push(index, open);
     }
 
     fn delta(&mut self, index: u32, delta: &Delta<'_>, out: &mut Vec<u8>) {
-        let position = self.blocks.iter().rposition(|(open, _)| *open == index);
-        let Some((_, open)) = position.and_then(|position| self.blocks.get_mut(position)) else {
+        let Some(open) = self.blocks.get_mut(index) else {
             return;
         };
         match (open, delta) {
@@ -149,11 +149,7 @@ impl Writer {
     }
 
     fn stop(&mut self, index: u32, out: &mut Vec<u8>) {
-        let position = self.blocks.iter().rposition(|(open, _)| *open == index);
-        let Some(position) = position else {
-            return;
-        };
-        if let (_, OpenBlock::Call { id, name, arguments }) = self.blocks.remove(position) {
+        if let Some(OpenBlock::Call { id, name, arguments }) = self.blocks.remove(index) {
             let number = self.called;
             self.called += 1;
             // `/api/generate` has no tools.

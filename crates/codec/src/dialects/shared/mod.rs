@@ -17,6 +17,7 @@ pub(crate) mod members;
 pub(crate) mod model_card;
 pub(crate) mod names;
 pub(crate) mod number;
+pub(crate) mod open_blocks;
 pub(crate) mod openai_annotations;
 pub(crate) mod openai_errors;
 pub(crate) mod openai_models;

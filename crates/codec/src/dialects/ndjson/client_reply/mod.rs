@@ -7,6 +7,7 @@ use throughline_canonical::{
 };
 
 use crate::dialects::shared::number::write_number;
+use crate::dialects::shared::open_blocks::OpenBlocks;
 use crate::dialects::shared::reply_end::fault_of_end;
 use crate::dialects::{ReplyIdentity, ReplyWriter};
 use crate::json::{OneLine, escape_bytes, quote_bytes};
@@ -22,7 +23,7 @@ pub(super) struct Writer {
     pub(super) model: String,
     /// Whether the client wants no reasoning, only signatures.
     pub(super) hidden: bool,
-    open: Vec<OpenBlock>,
+    open: OpenBlocks<OpenBlock>,
     /// Numbers of blocks and lines so far.
     blocks: usize,
     lines: usize,
@@ -36,7 +37,6 @@ pub(super) struct Writer {
 
 /// An open block.
 struct OpenBlock {
-    index: u32,
     number: usize,
     kind: BlockKind,
     /// Whether a line of it was written.
@@ -61,7 +61,7 @@ impl Writer {
         Self {
             model: identity.model(request).to_owned(),
             hidden: request.thinking.show == Some(Show::Hidden),
-            open: Vec::new(),
+            open: OpenBlocks::default(),
             blocks: 0,
             lines: 0,
             answered: false,
@@ -117,29 +117,21 @@ impl Writer {
             // Only its provider can read it.
             BlockStart::Opaque { .. } => return,
         };
-        self.open.push(OpenBlock {
-            index,
-            number: self.blocks,
-            kind,
-            begun: false,
-            signature: signature.to_owned(),
-        });
+        let signature = signature.to_owned();
+        self.open.push(index, OpenBlock { number: self.blocks, kind, begun: false, signature });
         self.blocks += 1;
-        self.grow(self.open.len() - 1, text, out);
+        self.grow(index, text, out);
     }
 
     fn delta(&mut self, index: u32, delta: &Delta<'_>, out: &mut Vec<u8>) {
-        let Some(position) = self.open.iter().rposition(|open| open.index == index) else {
-            return;
-        };
-        let Some(open) = self.open.get_mut(position) else {
+        let Some(open) = self.open.get_mut(index) else {
             return;
         };
         match (&mut open.kind, delta) {
             (BlockKind::Text { .. }, Delta::Text(text))
             // Providers may send plain text inside a reasoning block.
             | (BlockKind::Thinking, Delta::Thinking(text) | Delta::Text(text)) => {
-                self.grow(position, text, out);
+                self.grow(index, text, out);
             }
             (BlockKind::Call(call), Delta::ToolArguments(text)) => call.arguments.push_str(text),
             (_, Delta::Signature(mark)) => mark.as_ref().clone_into(&mut open.signature),
@@ -158,8 +150,8 @@ impl Writer {
         }
     }
 
-    fn grow(&mut self, position: usize, text: &str, out: &mut Vec<u8>) {
-        let Some(open) = self.open.get_mut(position).filter(|_| !text.is_empty()) else {
+    fn grow(&mut self, index: u32, text: &str, out: &mut Vec<u8>) {
+        let Some(open) = self.open.get_mut(index).filter(|_| !text.is_empty()) else {
             return;
         };
         let (kind, more): (_, &[u8]) = match open.kind {
@@ -177,8 +169,7 @@ impl Writer {
     }
 
     fn stop(&mut self, index: u32, out: &mut Vec<u8>) {
-        if let Some(position) = self.open.iter().rposition(|open| open.index == index) {
-            let open = self.open.remove(position);
+        if let Some(open) = self.open.remove(index) {
             self.finish(&open, out);
         }
     }
@@ -220,7 +211,7 @@ impl Writer {
         }
         self.failed = Some(fault.kind);
         // Incomplete blocks are dropped.
-        self.open.clear();
+        self.open = OpenBlocks::default();
         out.extend_from_slice(b"{\"type\":\"error\",\"message\":");
         quote_bytes(&fault.message, out);
         out.extend_from_slice(b",\"kind\":");
@@ -232,7 +223,7 @@ impl Writer {
         if let Some(fault) = fault_of_end(reason) {
             self.fault(&fault, out);
         }
-        for open in std::mem::take(&mut self.open) {
+        for open in self.open.take() {
             self.finish(&open, out);
         }
         self.ended = true;

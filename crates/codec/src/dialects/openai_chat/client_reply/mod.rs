@@ -11,6 +11,7 @@ use self::form::Form;
 use super::{CUSTOM, ChatSession, NAME, annotations, errors, usage};
 use crate::dialects::shared::hidden_reasoning::{BREAK, NOTICE};
 use crate::dialects::shared::number::write_number;
+use crate::dialects::shared::open_blocks::OpenBlocks;
 use crate::dialects::shared::reply_end::fault_of_end;
 use crate::dialects::shared::{keep_alive, openai_annotations};
 use crate::dialects::{ReplyIdentity, ReplyWriter};
@@ -34,14 +35,7 @@ pub(super) struct Writer {
     /// Whether the role was sent. It is sent once, in the first delta, because clients concatenate
     /// repeated values.
     role_said: bool,
-    blocks: Vec<(u32, BlockKind)>,
-    /// Signatures of open blocks. A later one replaces an earlier one, but clients concatenate
-    /// repeated values. So each is sent at the end of its block.
-    signatures: Vec<(u32, String)>,
-    /// Open custom calls: their JSON so far.
-    customs: Vec<(u32, String)>,
-    /// Citations of open texts, by block.
-    citations: Vec<(u32, Citation)>,
+    blocks: OpenBlocks<OpenBlock>,
     /// Annotations of ended texts.
     annotations: Vec<Value>,
     details: EndDetails,
@@ -66,6 +60,17 @@ enum Shown {
     Nothing,
     Reasoning,
     Notice,
+}
+
+/// An open block.
+struct OpenBlock {
+    kind: BlockKind,
+    /// A later signature replaces an earlier one, but clients concatenate repeated values. So it is
+    /// sent at the end of the block.
+    signature: String,
+    /// The JSON of a custom call so far.
+    custom: String,
+    citations: Vec<Citation>,
 }
 
 /// The kind of an open block.
@@ -122,10 +127,7 @@ impl Writer {
             head: head.into_bytes(),
             tail,
             role_said: false,
-            blocks: Vec::new(),
-            signatures: Vec::new(),
-            customs: Vec::new(),
-            citations: Vec::new(),
+            blocks: OpenBlocks::default(),
             annotations: Vec::new(),
             details: EndDetails::default(),
             said: 0,
@@ -157,11 +159,8 @@ impl Writer {
         escape(text, &mut self.escaped);
     }
 
-    fn place(&self, index: u32) -> Option<usize> {
-        self.blocks.iter().rposition(|(number, _)| *number == index)
-    }
-
     fn start(&mut self, index: u32, block: &BlockStart<'_>, out: &mut Vec<u8>) {
+        let mut signed = "";
         let kind = match block {
             BlockStart::Text { text } => {
                 let begins = self.said;
@@ -176,9 +175,9 @@ impl Writer {
             BlockStart::Thinking { text, signature } => {
                 let number = self.reasoned;
                 self.reasoned += 1;
-                let mut begun = false;
-                self.thinking(text, number, &mut begun, out);
-                self.sign(index, signature);
+                self.thinking(text, number, true, out);
+                let begun = !text.is_empty() && !self.form.hidden;
+                signed = signature;
                 BlockKind::Thinking { number, begun }
             }
             BlockStart::Redacted { data } => {
@@ -194,116 +193,75 @@ impl Writer {
             BlockStart::Opaque { dialect, name } if dialect == NAME && name == CUSTOM => {
                 let number = self.called;
                 self.called += 1;
-                self.customs.push((index, String::new()));
                 BlockKind::Custom { number }
             }
             BlockStart::Opaque { .. } => BlockKind::Other,
         };
-        self.blocks.push((index, kind));
+        let (signature, custom) = (signed.to_owned(), String::new());
+        self.blocks.push(index, OpenBlock { kind, signature, custom, citations: Vec::new() });
     }
 
     fn delta(&mut self, index: u32, delta: &Delta<'_>, out: &mut Vec<u8>) {
-        let Some(place) = self.place(index) else {
+        let Some(open) = self.blocks.get_mut(index) else {
             return;
         };
-        let Some((_, kind)) = self.blocks.get(place).copied() else {
-            return;
-        };
-        let kind = match (kind, delta) {
-            (BlockKind::Text { .. }, Delta::Text(text)) => return self.content(text, out),
+        match (&mut open.kind, delta) {
+            (BlockKind::Text { .. }, Delta::Text(text)) => self.content(text, out),
             (BlockKind::Text { .. }, Delta::Citation(citation)) => {
-                self.citations.push((index, (**citation).clone()));
-                return;
+                open.citations.push((**citation).clone());
             }
-            (BlockKind::Refusal, Delta::Text(text)) => return self.text("refusal", text, out),
+            (BlockKind::Refusal, Delta::Text(text)) => self.text("refusal", text, out),
             (
-                BlockKind::Thinking { number, mut begun },
+                BlockKind::Thinking { number, begun },
                 // Providers may send plain text inside a reasoning block.
                 Delta::Thinking(text) | Delta::Text(text),
             ) => {
-                self.thinking(text, number, &mut begun, out);
-                BlockKind::Thinking { number, begun }
+                let (number, first) = (*number, !*begun);
+                *begun |= !text.is_empty() && !self.form.hidden;
+                self.thinking(text, number, first, out);
             }
-            (BlockKind::Thinking { .. } | BlockKind::Call { .. }, Delta::Signature(mark)) => {
-                return self.sign(index, mark);
+            (BlockKind::Thinking { .. } | BlockKind::Call { .. }, Delta::Signature(signature)) => {
+                signature.as_ref().clone_into(&mut open.signature);
             }
-            (BlockKind::Call { number, .. }, Delta::ToolArguments(text)) => {
-                if text.is_empty() {
-                    return;
-                }
+            (BlockKind::Call { number, argued }, Delta::ToolArguments(text))
+                if !text.is_empty() =>
+            {
+                *argued = true;
+                let number = *number;
                 self.arguments(text, number, out);
-                BlockKind::Call { number, argued: true }
             }
-            (BlockKind::Custom { .. }, Delta::Opaque(more)) => {
-                let mut customs = self.customs.iter_mut();
-                if let Some((_, json)) = customs.find(|(custom, _)| *custom == index) {
-                    json.push_str(more);
-                }
-                return;
-            }
-            _ => return,
-        };
-        if let Some(slot) = self.blocks.get_mut(place) {
-            slot.1 = kind;
-        }
-    }
-
-    fn sign(&mut self, index: u32, mark: &str) {
-        self.signatures.retain(|(signed, _)| *signed != index);
-        if !mark.is_empty() {
-            self.signatures.push((index, mark.to_owned()));
+            (BlockKind::Custom { .. }, Delta::Opaque(more)) => open.custom.push_str(more),
+            _ => {}
         }
     }
 
     fn stop(&mut self, index: u32, out: &mut Vec<u8>) {
-        let Some(place) = self.place(index) else {
+        let Some(open) = self.blocks.remove(index) else {
             return;
         };
-        let (_, kind) = self.blocks.remove(place);
-        if let BlockKind::Call { number, argued: false } = kind {
+        match open.kind {
             // A call without arguments has an empty object.
-            self.arguments("{}", number, out);
-        }
-        if let BlockKind::Text { begins } = kind
-            && !self.citations.is_empty()
-        {
-            self.annotate(index, begins);
-        }
-        if let BlockKind::Custom { number } = kind {
-            let mut customs = self.customs.iter();
-            if let Some(at) = customs.position(|(custom, _)| *custom == index) {
-                let (_, json) = self.customs.swap_remove(at);
-                self.custom(&json, number, out);
+            BlockKind::Call { number, argued: false } => self.arguments("{}", number, out),
+            // The length of the text is known now.
+            BlockKind::Text { begins } => {
+                self.annotations.extend(annotations::write(&open.citations, (begins, self.said)));
             }
+            BlockKind::Custom { number } => self.custom(&open.custom, number, out),
+            _ => {}
         }
-        let mut signatures = self.signatures.iter();
-        if let Some(place) = signatures.position(|(signed, _)| *signed == index) {
-            let (_, mark) = self.signatures.swap_remove(place);
-            match kind {
-                BlockKind::Thinking { number, mut begun } => {
-                    self.signature(&mark, number, &mut begun, out);
-                }
-                BlockKind::Call { number, .. } => self.call_signature(&mark, number, out),
-                BlockKind::Text { .. }
-                | BlockKind::Refusal
-                | BlockKind::Custom { .. }
-                | BlockKind::Other => {}
+        match open.kind {
+            _ if open.signature.is_empty() => {}
+            BlockKind::Thinking { number, begun } => {
+                self.signature(&open.signature, number, !begun, out);
             }
+            BlockKind::Call { number, .. } => self.call_signature(&open.signature, number, out),
+            _ => {}
         }
     }
 
     fn content(&mut self, text: &str, out: &mut Vec<u8>) {
         self.said += openai_annotations::length(text);
         self.text("content", text, out);
-    }
-
-    /// Builds the annotations of a text whose end is now known.
-    fn annotate(&mut self, index: u32, begins: u64) {
-        let citations = self.citations.iter().filter(|(cites, _)| *cites == index);
-        let citations = citations.map(|(_, citation)| citation);
-        let written = annotations::write(citations, (begins, self.said));
-        self.annotations.extend(written);
-        self.citations.retain(|(cites, _)| *cites != index);
     }
 
     /// Writes all annotations. The official Python client fails if they are sent twice.
@@ -352,14 +310,14 @@ impl Writer {
         }
     }
 
-    fn thinking(&mut self, text: &str, number: usize, begun: &mut bool, out: &mut Vec<u8>) {
+    fn thinking(&mut self, text: &str, number: usize, first: bool, out: &mut Vec<u8>) {
         if text.is_empty() || self.form.hidden {
             return;
         }
         self.escape(text);
         let escaped = std::mem::take(&mut self.escaped);
         self.plain(&escaped, Shown::Reasoning, out);
-        self.detail("reasoning.text", number, begun, out);
+        self.detail("reasoning.text", number, first, out);
         out.extend_from_slice(b",\"text\":\"");
         out.extend_from_slice(escaped.as_bytes());
         out.extend_from_slice(b"\"}]");
@@ -369,24 +327,23 @@ impl Writer {
 
     /// Starts a piece of `reasoning_details`. Clients concatenate repeated values, except for the
     /// type and the index.
-    fn detail(&self, kind: &str, number: usize, begun: &mut bool, out: &mut Vec<u8>) {
+    fn detail(&self, kind: &str, number: usize, first: bool, out: &mut Vec<u8>) {
         out.extend_from_slice(b"\"reasoning_details\":[{\"type\":\"");
         out.extend_from_slice(kind.as_bytes());
         out.extend_from_slice(b"\",\"index\":");
         write_number(number, out);
-        if !*begun {
-            *begun = true;
+        if first {
             out.extend_from_slice(b",\"format\":\"unknown\"");
         }
     }
 
-    fn signature(&mut self, mark: &str, number: usize, begun: &mut bool, out: &mut Vec<u8>) {
+    fn signature(&mut self, mark: &str, number: usize, first: bool, out: &mut Vec<u8>) {
         if self.form.hidden {
             return;
         }
         self.escape(mark);
         self.open(out);
-        self.detail("reasoning.text", number, begun, out);
+        self.detail("reasoning.text", number, first, out);
         out.extend_from_slice(b",\"signature\":\"");
         out.extend_from_slice(self.escaped.as_bytes());
         out.extend_from_slice(b"\"}]");
@@ -401,7 +358,7 @@ impl Writer {
         }
         self.plain(NOTICE, Shown::Notice, out);
         self.escape(data);
-        self.detail("reasoning.encrypted", number, &mut false, out);
+        self.detail("reasoning.encrypted", number, true, out);
         out.extend_from_slice(b",\"data\":\"");
         out.extend_from_slice(self.escaped.as_bytes());
         out.extend_from_slice(b"\"}]");
