@@ -140,3 +140,24 @@ async fn trimming_and_writing_do_not_block_each_other() {
     }
     facts.await.unwrap();
 }
+
+#[tokio::test]
+async fn names_are_known_without_a_query() {
+    let folder = tempfile::tempdir().unwrap();
+    let key = |number: u8| VaultKey([number; 16]);
+    let record = |number: u8| Arc::new(Record { keys: vec![key(number)], sealed: vec![number] });
+    let store = open(folder.path()).await;
+    assert!(!store.may_have(&key(1)));
+    // The second record takes the name of the first.
+    let records = vec![record(1), record(1), record(2)];
+    VaultStore::write(&*store, records).await.unwrap();
+    store.trim(usize::MAX, 2).await.unwrap();
+    assert!(store.read(key(1)).await.unwrap().is_some());
+    drop(store);
+    let store = open(folder.path()).await;
+    assert!(store.may_have(&key(1)) && store.may_have(&key(2)) && !store.may_have(&key(3)));
+    // Names of removed records are forgotten once they are many.
+    VaultStore::write(&*store, (3..200).map(record).collect()).await.unwrap();
+    store.trim(usize::MAX, 10).await.unwrap();
+    assert!(!store.may_have(&key(1)) && store.may_have(&key(199)));
+}
