@@ -17,7 +17,7 @@ use std::time::Duration;
 use serde_json::Value;
 use throughline_canonical::{EndReason, Event, Fault, Loss, Lossy, Reply, Request};
 
-use self::custom_tools::CustomToolFormat;
+use self::client_defaults::ClientDefaults;
 use self::passthrough::Passthrough;
 use self::profile::Profile;
 use self::shared::{losses, openai_models};
@@ -25,6 +25,7 @@ use self::shared::{losses, openai_models};
 pub mod ag_ui;
 pub mod anthropic;
 pub mod blocks;
+pub mod client_defaults;
 pub mod client_headers;
 pub mod events;
 pub mod gemini;
@@ -113,40 +114,14 @@ pub trait ClientDialect: Sync {
     fn operation(&self, path: &str) -> Option<Operation>;
     /// The path for [`Operation::Generate`]; it names the model in some dialects.
     fn path_for(&self, model: &str) -> String;
-    /// Whether clients expect a signature on the first call of a reply, and invent one if it is missing.
-    fn wants_signed_calls(&self) -> bool {
-        false
-    }
-    /// How the dialect writes custom tools (tools with free-text input), if it has them.
-    fn free_text(&self) -> Option<&'static CustomToolFormat> {
-        None
-    }
-    /// Whether a request without a thinking setting asks the model to think.
-    fn default_thinking(&self) -> bool {
-        false
-    }
-    /// Whether a request without a thinking setting shows the thinking of models that think anyway.
-    fn default_show(&self) -> bool {
-        false
-    }
-    /// Whether clients send the ids of tool calls back with the results.
-    fn returns_call_ids(&self) -> bool {
-        true
-    }
-    /// Extra headers of a streamed reply.
-    fn stream_headers(&self) -> &'static [(&'static str, &'static str)] {
-        &[]
-    }
+    /// What the gateway has to know about it.
+    fn defaults(&self) -> &'static ClientDefaults;
     /// Reads a request. A fault names the wrong member.
     fn read_request(&self, parts: &RequestParts<'_>) -> Result<Accepted, Fault>;
     /// The session of a request that this dialect has not read, such as a canonical one.
     fn session(&self) -> Box<dyn Session>;
     /// Writes a fault that replaces a reply: the status and the body. `id` is the id of the request.
     fn write_fault(&self, fault: &Fault, id: &str) -> (u16, Vec<u8>);
-    /// The `content-type` of that body.
-    fn fault_type(&self) -> &'static str {
-        "application/json"
-    }
     /// Whether clients of this dialect can read the model list of this upstream dialect as it is.
     fn lists_as(&self, upstream: &str) -> bool {
         self.name() == upstream

@@ -56,9 +56,9 @@ impl TranslatedStream {
             true => SignatureForm::Native,
             false => SignatureForm::Enveloped {
                 envelopes: gateway.envelopes.clone(),
-                first_call: client.wants_signed_calls(),
+                first_call: client.defaults().wants_signed_calls,
                 thinking_holds_call: upstream.profile("").signs_calls
-                    && !client.wants_signed_calls(),
+                    && !client.defaults().wants_signed_calls,
             },
         };
         let ids = Some(CallIds::new(request, &identity.id));
@@ -70,7 +70,7 @@ impl TranslatedStream {
             scope: Scope::new(ledger.lineage.id, String::new()),
             past: None,
             prefix: None,
-            returns_call_ids: client.returns_call_ids(),
+            returns_call_ids: client.defaults().returns_call_ids,
             separating: std::sync::Arc::default(),
         };
         let target = Target { model: "m", profile: upstream.profile("") };

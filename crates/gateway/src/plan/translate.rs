@@ -80,7 +80,7 @@ impl Gateway {
     ) -> Result<TranslatedPlan, Fault> {
         let mut draft = Draft::new(attempt, retry)?;
         draft.default_thinking();
-        if !draft.client.returns_call_ids() {
+        if !draft.client.defaults().returns_call_ids {
             self.restore_call_ids(&attempt.request.scope, &mut draft.request.messages).await;
         }
         draft.choose_dialect();
@@ -196,13 +196,14 @@ impl<'a> Draft<'a> {
 
     /// Applies the client dialect's defaults if the request does not mention thinking.
     fn default_thinking(&mut self) {
-        let (client, known, thinking) = (self.client, &self.to.known, &mut self.request.thinking);
+        let (known, thinking) = (&self.to.known, &mut self.request.thinking);
+        let client = self.client.defaults();
         let thinks = known.thinking.is_some_and(|form| form != Form::None);
-        if thinks && client.default_thinking() && thinking.is_unset() {
+        if thinks && client.thinks && thinking.is_unset() {
             thinking.amount = Some(Amount::On);
         }
         let shows = known.shows.is_some_and(|shows| shows != Shows::Nothing);
-        if known.unasked && shows && client.default_show() && thinking.is_unset() {
+        if known.unasked && shows && client.shows_thinking && thinking.is_unset() {
             thinking.show = Some(Show::Summary);
         }
     }

@@ -242,9 +242,9 @@ impl Gateway {
             true => SignatureForm::Native,
             false => SignatureForm::Enveloped {
                 envelopes: self.envelopes.clone(),
-                first_call: attempt.request.incoming.dialect.wants_signed_calls(),
+                first_call: attempt.request.incoming.dialect.defaults().wants_signed_calls,
                 thinking_holds_call: plan.decision.profile.signs_calls
-                    && !attempt.request.incoming.dialect.wants_signed_calls(),
+                    && !attempt.request.incoming.dialect.defaults().wants_signed_calls,
             },
         };
         let sent = SentRequest {
@@ -255,7 +255,7 @@ impl Gateway {
             scope: attempt.request.scope.clone(),
             past: Some(Past { sent: plan.sent, target: plan.decision.target }),
             prefix: plan.prefix,
-            returns_call_ids: attempt.request.incoming.dialect.returns_call_ids(),
+            returns_call_ids: attempt.request.incoming.dialect.defaults().returns_call_ids,
             separating: self.separating.clone(),
         };
         let relay = Relay::new(

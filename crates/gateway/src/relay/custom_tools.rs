@@ -28,7 +28,8 @@ impl CustomTools {
         losses: &mut Vec<Loss>,
     ) -> Self {
         let mut tools = Self::default();
-        let Some(format) = client.free_text().filter(|_| client.name() != upstream) else {
+        let Some(format) = client.defaults().custom_tools.filter(|_| client.name() != upstream)
+        else {
             return tools;
         };
         for tool in &mut request.tools {

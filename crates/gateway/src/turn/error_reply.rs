@@ -38,7 +38,7 @@ pub fn error_response(
     let mut reply = Response::new(ReplyBody::whole(body));
     *reply.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let headers = reply.headers_mut();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(dialect.fault_type()));
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(dialect.defaults().fault_type));
     set_request_id(headers, id);
     if let Some(seconds) = fault.retry_after {
         headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));

@@ -79,7 +79,7 @@ impl ReplyHead {
     pub fn stream<B>(&self, body: B) -> Response<B> {
         let Self { stream_type, id, backend, losses, .. } = self;
         let mut reply = generated_reply(Response::new(body), stream_type, id, backend, losses);
-        for (name, value) in self.dialect.stream_headers() {
+        for (name, value) in self.dialect.defaults().stream_headers {
             reply.headers_mut().insert(*name, HeaderValue::from_static(value));
         }
         reply

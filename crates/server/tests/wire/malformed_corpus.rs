@@ -144,7 +144,7 @@ impl ClientEndpoint {
     fn check(&self, answer: &Answer, expected_error: &ExpectedError<'_>) -> String {
         let name = self.dialect.name();
         assert_eq!(answer.status, expected_error.status, "{name}: {}", answer.text());
-        let kind = self.dialect.fault_type();
+        let kind = self.dialect.defaults().fault_type;
         assert_eq!(answer.header("content-type"), kind);
         let turn = answer.header("x-throughline-turn");
         assert!(turn.starts_with("turn_"), "{name}: {:?}", answer.headers);

@@ -7,6 +7,7 @@
 
 use throughline_canonical::{Delta, Event, Fault, Loss, Request};
 
+use crate::dialects::client_defaults::ClientDefaults;
 use crate::dialects::shared::losses::lost_part;
 use crate::dialects::{
     Accepted, ClientDialect, Operation, ReplyIdentity, ReplyWriter, RequestParts, Session,
@@ -52,8 +53,8 @@ impl ClientDialect for AgUi {
         PATH.to_owned()
     }
 
-    fn stream_headers(&self) -> &'static [(&'static str, &'static str)] {
-        &[("x-accel-buffering", "no")]
+    fn defaults(&self) -> &'static ClientDefaults {
+        &ClientDefaults::FRONT_END
     }
 
     fn read_request(&self, parts: &RequestParts<'_>) -> Result<Accepted, Fault> {
@@ -72,10 +73,6 @@ impl ClientDialect for AgUi {
             Event::EndExplained(_) => None,
             event => lost_part(event, NAME),
         }
-    }
-
-    fn default_show(&self) -> bool {
-        true
     }
 
     fn write_fault(&self, fault: &Fault, _: &str) -> (u16, Vec<u8>) {

@@ -18,6 +18,7 @@ use serde_json::Value;
 use throughline_canonical::{Amount, Delta, Effort, Event, Fault, Loss, Lossy, Request};
 
 use super::passthrough::Passthrough;
+use crate::dialects::client_defaults::ClientDefaults;
 use crate::dialects::profile::Profile;
 use crate::dialects::shared::losses::lost_part;
 use crate::dialects::shared::members::{keep_only, read_count};
@@ -84,6 +85,10 @@ impl ClientDialect for Anthropic {
 
     fn path_for(&self, _: &str) -> String {
         PATH.to_owned()
+    }
+
+    fn defaults(&self) -> &'static ClientDefaults {
+        &ClientDefaults::PLAIN
     }
 
     fn read_request(&self, parts: &RequestParts<'_>) -> Result<Accepted, Fault> {

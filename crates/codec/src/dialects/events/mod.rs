@@ -3,6 +3,7 @@
 
 use throughline_canonical::{Event, Fault, Loss, Request};
 
+use crate::dialects::client_defaults::ClientDefaults;
 use crate::dialects::shared::losses::lost_part;
 use crate::dialects::shared::{canonical_request, fault_status};
 use crate::dialects::{
@@ -33,16 +34,12 @@ impl ClientDialect for Events {
         PATH.to_owned()
     }
 
-    fn stream_headers(&self) -> &'static [(&'static str, &'static str)] {
-        &[("x-accel-buffering", "no")]
+    fn defaults(&self) -> &'static ClientDefaults {
+        &ClientDefaults::FRONT_END
     }
 
     fn read_request(&self, parts: &RequestParts<'_>) -> Result<Accepted, Fault> {
         canonical_request::read(parts.body).map(|read| Accepted::new(read, *self))
-    }
-
-    fn default_show(&self) -> bool {
-        true
     }
 
     fn session(&self) -> Box<dyn Session> {

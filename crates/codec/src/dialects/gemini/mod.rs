@@ -13,6 +13,7 @@ use serde_json::Value;
 use throughline_canonical::{Event, Fault, Loss, Lossy, Request};
 
 use super::passthrough::Passthrough;
+use crate::dialects::client_defaults::ClientDefaults;
 use crate::dialects::profile::{Profile, Server};
 use crate::dialects::shared::losses::lost_part;
 use crate::dialects::shared::members::read_count;
@@ -69,6 +70,9 @@ pub const SKIP_SIGNATURE: &str = "skip_thought_signature_validator";
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Gemini;
 
+static DEFAULTS: ClientDefaults =
+    ClientDefaults { wants_signed_calls: true, ..ClientDefaults::PLAIN };
+
 impl ClientDialect for Gemini {
     fn name(&self) -> &'static str {
         NAME
@@ -92,8 +96,8 @@ impl ClientDialect for Gemini {
         address::write(model, Method::Generate, Variant::default())
     }
 
-    fn wants_signed_calls(&self) -> bool {
-        true
+    fn defaults(&self) -> &'static ClientDefaults {
+        &DEFAULTS
     }
 
     fn read_request(&self, parts: &RequestParts<'_>) -> Result<Accepted, Fault> {

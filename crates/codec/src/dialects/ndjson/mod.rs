@@ -5,6 +5,7 @@
 use serde_json::json;
 use throughline_canonical::{Event, Fault, Loss, Request};
 
+use crate::dialects::client_defaults::ClientDefaults;
 use crate::dialects::shared::losses::lost_part;
 use crate::dialects::shared::{canonical_request, fault_status};
 use crate::dialects::{
@@ -38,8 +39,8 @@ impl ClientDialect for NdJson {
         PATH.to_owned()
     }
 
-    fn stream_headers(&self) -> &'static [(&'static str, &'static str)] {
-        &[("x-accel-buffering", "no")]
+    fn defaults(&self) -> &'static ClientDefaults {
+        &ClientDefaults::FRONT_END
     }
 
     fn read_request(&self, parts: &RequestParts<'_>) -> Result<Accepted, Fault> {
@@ -51,10 +52,6 @@ impl ClientDialect for NdJson {
             Event::EndExplained(_) => None,
             event => lost_part(event, NAME),
         }
-    }
-
-    fn default_show(&self) -> bool {
-        true
     }
 
     fn session(&self) -> Box<dyn Session> {

@@ -12,6 +12,7 @@
 use serde_json::Value;
 use throughline_canonical::{Delta, Effort, EndReason, Event, Fault, Loss, Lossy, Request};
 
+use crate::dialects::client_defaults::ClientDefaults;
 use crate::dialects::profile::Profile;
 use crate::dialects::shared::losses::lost_part;
 use crate::dialects::shared::openai_errors;
@@ -90,6 +91,9 @@ impl Endpoint {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Ollama;
 
+static DEFAULTS: ClientDefaults =
+    ClientDefaults { thinks: true, returns_call_ids: false, ..ClientDefaults::PLAIN };
+
 impl ClientDialect for Ollama {
     fn name(&self) -> &'static str {
         NAME
@@ -103,12 +107,8 @@ impl ClientDialect for Ollama {
         PATH_CHAT.to_owned()
     }
 
-    fn default_thinking(&self) -> bool {
-        true
-    }
-
-    fn returns_call_ids(&self) -> bool {
-        false
+    fn defaults(&self) -> &'static ClientDefaults {
+        &DEFAULTS
     }
 
     fn read_request(&self, parts: &RequestParts<'_>) -> Result<Accepted, Fault> {

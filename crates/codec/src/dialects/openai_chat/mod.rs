@@ -12,8 +12,8 @@ use serde_json::Value;
 use throughline_canonical::{BlockStart, Delta, Event, Fault, Loss, Lossy, Request};
 
 use super::passthrough::Passthrough;
+use crate::dialects::client_defaults::ClientDefaults;
 use crate::dialects::profile::Profile;
-use crate::dialects::shared::custom_tools::CustomToolFormat;
 use crate::dialects::shared::losses::lost_part;
 use crate::dialects::shared::{names, openai_errors, openai_models};
 use crate::dialects::{
@@ -50,6 +50,9 @@ const CUSTOM: &str = "custom";
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OpenAiChat;
 
+static DEFAULTS: ClientDefaults =
+    ClientDefaults { custom_tools: Some(&custom_tools::CALLS), ..ClientDefaults::PLAIN };
+
 impl ClientDialect for OpenAiChat {
     fn name(&self) -> &'static str {
         NAME
@@ -81,16 +84,16 @@ impl ClientDialect for OpenAiChat {
         PATH.to_owned()
     }
 
+    fn defaults(&self) -> &'static ClientDefaults {
+        &DEFAULTS
+    }
+
     fn read_request(&self, parts: &RequestParts<'_>) -> Result<Accepted, Fault> {
         client_request::read(parts.body)
     }
 
     fn session(&self) -> Box<dyn Session> {
         Box::new(ChatSession::default())
-    }
-
-    fn free_text(&self) -> Option<&'static CustomToolFormat> {
-        Some(&custom_tools::CALLS)
     }
 
     fn write_fault(&self, fault: &Fault, _: &str) -> (u16, Vec<u8>) {

@@ -27,8 +27,8 @@ use serde_json::{Map, Value};
 use throughline_canonical::{Fault, Lossy, Request};
 
 use super::passthrough::Passthrough;
+use crate::dialects::client_defaults::ClientDefaults;
 use crate::dialects::profile::Profile;
-use crate::dialects::shared::custom_tools::CustomToolFormat;
 use crate::dialects::shared::members::{keep_only, read_count};
 use crate::dialects::shared::{names, openai_models};
 use crate::dialects::{
@@ -64,6 +64,9 @@ const PHASE: &str = "phase=";
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OpenAiResponses;
 
+static DEFAULTS: ClientDefaults =
+    ClientDefaults { custom_tools: Some(&custom_tools::CALLS), ..ClientDefaults::PLAIN };
+
 impl ClientDialect for OpenAiResponses {
     fn name(&self) -> &'static str {
         NAME
@@ -81,16 +84,16 @@ impl ClientDialect for OpenAiResponses {
         PATH.to_owned()
     }
 
+    fn defaults(&self) -> &'static ClientDefaults {
+        &DEFAULTS
+    }
+
     fn read_request(&self, parts: &RequestParts<'_>) -> Result<Accepted, Fault> {
         Ok(Accepted::new(client_request::read(parts.body)?, StoreMembers::default()))
     }
 
     fn session(&self) -> Box<dyn Session> {
         Box::new(StoreMembers::default())
-    }
-
-    fn free_text(&self) -> Option<&'static CustomToolFormat> {
-        Some(&custom_tools::CALLS)
     }
 
     fn write_fault(&self, fault: &Fault, _: &str) -> (u16, Vec<u8>) {

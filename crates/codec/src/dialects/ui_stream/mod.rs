@@ -6,6 +6,7 @@
 
 use throughline_canonical::{Event, Fault, Loss, Request};
 
+use crate::dialects::client_defaults::ClientDefaults;
 use crate::dialects::shared::fault_status;
 use crate::dialects::shared::losses::lost_part;
 use crate::dialects::{
@@ -37,6 +38,16 @@ pub fn resumes(path: &str) -> bool {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct UiStream;
 
+static DEFAULTS: ClientDefaults = ClientDefaults {
+    stream_headers: &[
+        ("x-vercel-ai-ui-message-stream", "v1"),
+        ("cache-control", "no-cache"),
+        ("x-accel-buffering", "no"),
+    ],
+    fault_type: "text/plain; charset=utf-8",
+    ..ClientDefaults::FRONT_END
+};
+
 impl ClientDialect for UiStream {
     fn name(&self) -> &'static str {
         NAME
@@ -50,12 +61,8 @@ impl ClientDialect for UiStream {
         PATH.to_owned()
     }
 
-    fn stream_headers(&self) -> &'static [(&'static str, &'static str)] {
-        &[
-            ("x-vercel-ai-ui-message-stream", "v1"),
-            ("cache-control", "no-cache"),
-            ("x-accel-buffering", "no"),
-        ]
+    fn defaults(&self) -> &'static ClientDefaults {
+        &DEFAULTS
     }
 
     fn read_request(&self, parts: &RequestParts<'_>) -> Result<Accepted, Fault> {
@@ -73,17 +80,9 @@ impl ClientDialect for UiStream {
         }
     }
 
-    fn default_show(&self) -> bool {
-        true
-    }
-
     /// The message only: clients show the body of an error to the user.
     fn write_fault(&self, fault: &Fault, _: &str) -> (u16, Vec<u8>) {
         (fault_status::status(fault.kind), fault.message.clone().into_bytes())
-    }
-
-    fn fault_type(&self) -> &'static str {
-        "text/plain; charset=utf-8"
     }
 }
 

@@ -1,0 +1,41 @@
+//! What the gateway has to know about a client dialect, as data.
+
+use super::custom_tools::CustomToolFormat;
+
+/// A client dialect.
+#[derive(Clone, Copy, Debug)]
+pub struct ClientDefaults {
+    /// A request without a thinking setting asks the model to think.
+    pub thinks: bool,
+    /// A request without a thinking setting shows the thinking of models that think anyway.
+    pub shows_thinking: bool,
+    /// Clients send the ids of tool calls back with the results.
+    pub returns_call_ids: bool,
+    /// Clients expect a signature on the first call of a reply, and invent one if it is missing.
+    pub wants_signed_calls: bool,
+    /// How the dialect writes custom tools (tools with free-text input), if it has them.
+    pub custom_tools: Option<&'static CustomToolFormat>,
+    /// Extra headers of a streamed reply.
+    pub stream_headers: &'static [(&'static str, &'static str)],
+    /// The `content-type` of a fault that replaces a reply.
+    pub fault_type: &'static str,
+}
+
+impl ClientDefaults {
+    /// The values of most dialects of providers.
+    pub const PLAIN: Self = Self {
+        thinks: false,
+        shows_thinking: false,
+        returns_call_ids: true,
+        wants_signed_calls: false,
+        custom_tools: None,
+        stream_headers: &[],
+        fault_type: "application/json",
+    };
+    /// The values of most dialects of front ends. Proxies must not buffer their streams.
+    pub const FRONT_END: Self = Self {
+        shows_thinking: true,
+        stream_headers: &[("x-accel-buffering", "no")],
+        ..Self::PLAIN
+    };
+}
