@@ -157,7 +157,6 @@ async fn mapped_model_name_is_reversed_in_the_reply() {
     }
 }
 
-/// Covers: CONTRACT 1.36.
 #[tokio::test]
 async fn backend_without_its_key_is_off_and_the_others_work() {
     let a = Simulator::start("a").await;
