@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use parking_lot::Mutex;
 use throughline_canonical::{
     Amount, Fault, Loss, Lossy, Message, Prefix, Request, Role, Show, ThinkingSetting, Tool,
@@ -46,7 +47,9 @@ pub(crate) struct TranslatedPlan {
     pub(crate) decision: Decision,
     /// The client's request, for the reply writer.
     pub(crate) accepted: Arc<Accepted>,
+    /// The request, without its body.
     pub(crate) outgoing: Outgoing,
+    pub(crate) body: Bytes,
     /// Whether the backend itself counts tokens, if the client asked for a count.
     pub(crate) counted: bool,
     pub(crate) blocks: Vec<BlockRecord>,
@@ -96,7 +99,7 @@ impl Gateway {
         }
         let (mut written, counted) = draft.write(&past.adapted);
         let result = draft.guard(self, &mut written, &mut past);
-        let outgoing = draft.finish(written, &mut past.adapted);
+        let mut outgoing = draft.finish(written, &mut past.adapted);
         let AdaptedHistory { blocks, sent, .. } = past.adapted;
         Ok(TranslatedPlan {
             decision: Decision {
@@ -109,6 +112,7 @@ impl Gateway {
                 target: past.target,
             },
             accepted: draft.accepted,
+            body: std::mem::take(&mut outgoing.body).into(),
             outgoing,
             counted,
             blocks,

@@ -52,7 +52,7 @@ impl Plan for TranslatedPlan {
     }
 
     fn body(&self) -> &[u8] {
-        &self.outgoing.body
+        &self.body
     }
 
     fn outbound(&self, attempt: &Attempt<'_>) -> OutboundRequest {
@@ -62,7 +62,7 @@ impl Plan for TranslatedPlan {
             path: outgoing.path.clone(),
             query: (!outgoing.query.is_empty()).then(|| outgoing.query.clone()),
             headers: headers::translated(incoming, backend, &outgoing.headers),
-            body: Bytes::copy_from_slice(&outgoing.body),
+            body: self.body.clone(),
             streamed: attempt.request.stream,
         }
     }
@@ -141,7 +141,7 @@ impl TranslatedPlan {
     /// The sent part at a position of the body.
     fn sent_at(&self, at: (usize, usize)) -> Option<adapt::SentPart> {
         let mut sent = self.sent.clone();
-        record_prefixes(&self.outgoing.body, &mut sent)?;
+        record_prefixes(&self.body, &mut sent)?;
         sent.into_iter().find(|sent| sent.position == Some(at))
     }
 }
@@ -288,7 +288,7 @@ impl Gateway {
 
     /// An estimated token count, if the backend cannot count: about four bytes per token.
     fn estimated(&self, attempt: &Attempt<'_>, plan: &TranslatedPlan) -> Reply {
-        let tokens = (plan.outgoing.body.len() / 4).max(1) as u64;
+        let tokens = (plan.body.len() / 4).max(1) as u64;
         let mut losses = plan.decision.losses.clone();
         losses.push(Loss::SettingAdapted { setting: "count_tokens", reason: "estimated" });
         attempt.record_plan(plan);
