@@ -1,6 +1,8 @@
 //! Faults: the only errors that reach a client. A fault has a kind, a message that is safe to show,
 //! and a hint when to retry. Each client dialect writes it in its own form.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 /// An error as a value.
@@ -9,8 +11,12 @@ use serde::{Deserialize, Serialize};
 pub struct Fault {
     /// The kind, which decides the status.
     pub kind: FaultKind,
-    /// A message for people.
+    /// A message for people. It starts with the path, if there is one.
     pub message: String,
+    /// The path of the wrong member, such as `messages[2].role`. Each dialect has its own member for
+    /// it, so it is not part of the canonical JSON.
+    #[serde(skip)]
+    pub path: Option<String>,
     /// Seconds after which a retry may succeed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after: Option<u64>,
@@ -22,7 +28,7 @@ pub struct Fault {
 impl Fault {
     /// Creates a fault of this kind.
     pub fn new(kind: FaultKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), retry_after: None, code: None }
+        Self { kind, message: message.into(), path: None, retry_after: None, code: None }
     }
 
     /// Adds a code for programs.
@@ -37,12 +43,11 @@ impl Fault {
         Self::new(FaultKind::Invalid, message)
     }
 
-    /// The path of the wrong member, which starts the message: `messages[2].role: is required`.
-    pub fn place(&self) -> Option<&str> {
-        let (path, _) = self.message.split_once(": ")?;
-        let of_path = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.[]".contains(&byte);
-        (self.kind == FaultKind::Invalid && !path.is_empty() && path.bytes().all(of_path))
-            .then_some(path)
+    /// A fault for a wrong member of a request: `messages[2].role: is required`.
+    pub fn at(path: impl Into<String>, why: impl fmt::Display) -> Self {
+        let path = path.into();
+        let message = format!("{path}: {why}");
+        Self { path: Some(path), ..Self::invalid(message) }
     }
 }
 

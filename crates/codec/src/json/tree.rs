@@ -84,17 +84,14 @@ impl<'a> Node<'a> {
             Value::Object(_) => Kind::Object,
         };
         let found = found.name();
-        match self.path().as_str() {
-            "" => Fault::invalid(format!("expected {expected}, found {found}")),
-            path => Fault::invalid(format!("{path}: expected {expected}, found {found}")),
-        }
+        self.refuse(&format!("expected {expected}, found {found}"))
     }
 
     /// A fault with the path and the reason.
     pub fn refuse(&self, why: &str) -> Fault {
-        match self.path().as_str() {
-            "" => Fault::invalid(why),
-            path => Fault::invalid(format!("{path}: {why}")),
+        match self.path() {
+            path if path.is_empty() => Fault::invalid(why),
+            path => Fault::at(path, why),
         }
     }
 

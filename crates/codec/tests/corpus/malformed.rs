@@ -34,10 +34,10 @@ pub(crate) fn check(folder: &Folder, findings: &mut Findings) {
         });
         let expected = match path {
             "" => Fault::invalid(says),
-            _ => Fault::invalid(format!("{path}: {says}")),
+            _ => Fault::at(path, says),
         };
         let fault = read.err();
-        if fault.as_ref().and_then(Fault::place).unwrap_or_default() != path {
+        if fault.as_ref().and_then(|fault| fault.path.as_deref()).unwrap_or_default() != path {
             findings.fail(format!("{at}: the path is not `{path}`: {fault:?}"));
         }
         if fault.as_ref() != Some(&expected) {

@@ -228,8 +228,9 @@ impl Responses {
         query: &str,
     ) -> Result<Answer, Fault> {
         if !stored.background {
-            return Err(Fault::invalid(
-                "stream: this response was not created with `background: true`, so its events are not \
+            return Err(Fault::at(
+                "stream",
+                "this response was not created with `background: true`, so its events are not \
                  stored; request it without `stream`",
             ));
         }
@@ -238,7 +239,7 @@ impl Responses {
             Some(number) => Some(
                 number
                     .parse()
-                    .map_err(|_| Fault::invalid("starting_after: is not an event number"))?,
+                    .map_err(|_| Fault::at("starting_after", "is not an event number"))?,
             ),
         };
         if let Some(run) = self.run(id) {
@@ -301,20 +302,20 @@ pub(super) fn page(items: &[Value], query: &str) -> Result<Value, Fault> {
             .parse()
             .ok()
             .filter(|limit| (1..=PAGE.1).contains(limit))
-            .ok_or_else(|| Fault::invalid(format!("limit: must be between 1 and {}", PAGE.1)))?,
+            .ok_or_else(|| Fault::at("limit", format!("must be between 1 and {}", PAGE.1)))?,
     };
     let mut ordered: Vec<&Value> = items.iter().collect();
     match parameter(query, "order") {
         None | Some("desc") => ordered.reverse(),
         Some("asc") => {}
-        Some(_) => return Err(Fault::invalid("order: must be `asc` or `desc`")),
+        Some(_) => return Err(Fault::at("order", "must be `asc` or `desc`")),
     }
     let id = |item: &&Value| item.get("id").and_then(Value::as_str).map(str::to_owned);
     let from = match parameter(query, "after") {
         None => 0,
         Some(after) => {
             let at = ordered.iter().position(|item| id(item).as_deref() == Some(after));
-            at.ok_or_else(|| Fault::invalid(format!("after: there is no item `{after}`")))? + 1
+            at.ok_or_else(|| Fault::at("after", format!("there is no item `{after}`")))? + 1
         }
     };
     let page: Vec<&Value> = ordered.iter().skip(from).take(limit).copied().collect();
@@ -402,7 +403,7 @@ mod tests {
         assert_eq!((&next["first_id"], &next["has_more"]), (&json!("i2"), &json!(true)));
         for wrong in ["limit=0", "limit=101", "order=up", "after=nobody"] {
             let (name, _) = wrong.split_once('=').expect("a pair");
-            assert_eq!(page(&items, wrong).unwrap_err().place(), Some(name));
+            assert_eq!(page(&items, wrong).unwrap_err().path.as_deref(), Some(name));
         }
     }
 }

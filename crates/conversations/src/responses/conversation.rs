@@ -224,7 +224,7 @@ fn metadata(request: &Map<String, Value>) -> Result<Map<String, Value>, Fault> {
     match request.get("metadata") {
         None | Some(Value::Null) => Ok(Map::new()),
         Some(Value::Object(metadata)) => Ok(metadata.clone()),
-        Some(_) => Err(Fault::invalid("metadata: must be an object")),
+        Some(_) => Err(Fault::at("metadata", "must be an object")),
     }
 }
 
@@ -232,6 +232,6 @@ fn added(request: &Map<String, Value>) -> Result<Vec<Value>, Fault> {
     match request.get("items") {
         None | Some(Value::Null) => Ok(Vec::new()),
         items @ Some(Value::Array(_)) => Ok(state::items(items, &HashMap::new(), &mut random::id)),
-        Some(_) => Err(Fault::invalid("items: must be a list")),
+        Some(_) => Err(Fault::at("items", "must be a list")),
     }
 }

@@ -34,19 +34,23 @@ impl Responses {
     ) -> Result<History, Fault> {
         if let Some(id) = request.previous() {
             let not_found = || {
-                Fault::invalid(format!(
-                    "previous_response_id: Previous response with id '{id}' not found."
-                ))
+                Fault::at(
+                    "previous_response_id",
+                    format!("Previous response with id '{id}' not found."),
+                )
                 .with_code("previous_response_not_found")
             };
             if let Some(run) = self.run(id)
                 && !self.is_foreign(owner, id).await?
             {
                 if !run.has_ended() {
-                    return Err(Fault::invalid(format!(
-                        "previous_response_id: `{id}` is still running; continue when its `status` is \
+                    return Err(Fault::at(
+                        "previous_response_id",
+                        format!(
+                            "`{id}` is still running; continue when its `status` is \
                          `completed`"
-                    )));
+                        ),
+                    ));
                 }
                 run.ended().await;
             }
@@ -60,10 +64,13 @@ impl Responses {
                 };
             };
             if let Some(missing) = ancestry.missing {
-                return Err(Fault::invalid(format!(
-                    "previous_response_id: the history of `{id}` is incomplete: `{missing}` is not stored any \
+                return Err(Fault::at(
+                    "previous_response_id",
+                    format!(
+                        "the history of `{id}` is incomplete: `{missing}` is not stored any \
                      more; send the conversation as `input`"
-                ))
+                    ),
+                )
                 .with_code("previous_response_not_found"));
             }
             return Ok(History::Known { turns: ancestry.turns, head: Some(id.to_owned()) });

@@ -99,9 +99,10 @@ impl Socket {
             Some("response.create") => {}
             kind => {
                 let kind = kind.unwrap_or_default();
-                return Err(Fault::invalid(format!(
-                    "type: `{kind}` is not supported; use `response.create`"
-                )));
+                return Err(Fault::at(
+                    "type",
+                    format!("`{kind}` is not supported; use `response.create`"),
+                ));
             }
         }
         let request = StatefulRequest::new(body);

@@ -87,10 +87,11 @@ pub(super) fn is_plain(id: &str) -> bool {
 
 /// The error if a request needs stored state and the operator has disabled it.
 pub(super) fn nothing_stored(member: &str) -> Fault {
-    Fault::invalid(format!(
-        "{member}: this server stores no responses, because `responses.limit` is zero; send the \
-         conversation as `input` and wait for the reply"
-    ))
+    Fault::at(
+        member,
+        "this server stores no responses, because `responses.limit` is zero; send the \
+         conversation as `input` and wait for the reply",
+    )
 }
 
 /// Turns a store error into a fault for the client, and logs it.
@@ -156,9 +157,10 @@ impl Responses {
                 None => !is_plain(id),
             };
             if hidden {
-                return Err(Fault::invalid(format!(
-                    "input: item `{id}` is not stored; send the item itself"
-                )));
+                return Err(Fault::at(
+                    "input",
+                    format!("item `{id}` is not stored; send the item itself"),
+                ));
             }
             // Items of the same turn are often needed too.
             for item in node

@@ -44,9 +44,12 @@ impl Attempt<'_> {
     pub(crate) fn check_model(&self) -> Result<(), Fault> {
         let model = self.backend.model_for(self.request.model.as_deref());
         if self.profile().model_in_path && has_dot_segments(model) {
-            return Err(Fault::invalid(format!(
-                "model: `{model}` is not a model name: `.` and `..` are not allowed as path segments"
-            )));
+            return Err(Fault::at(
+                "model",
+                format!(
+                    "`{model}` is not a model name: `.` and `..` are not allowed as path segments"
+                ),
+            ));
         }
         Ok(())
     }

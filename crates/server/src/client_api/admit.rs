@@ -19,7 +19,7 @@ use crate::wiring::App;
 /// another caller's data.
 pub(super) fn check_path(path: &str) -> Result<(), Fault> {
     if has_dot_segments(path) {
-        return Err(Fault::invalid("path: segments `.` and `..` are not allowed"));
+        return Err(Fault::at("path", "segments `.` and `..` are not allowed"));
     }
     let versioned = path.starts_with("/v1/") || path.starts_with("/v1beta/");
     if versioned && path.contains("//") || Responses::is_misspelled(path) {

@@ -140,9 +140,12 @@ pub(super) fn refuse_unanswered(
             && approvals.contains(name)
             && !results.contains(id)
         {
-            return Err(Fault::invalid(format!(
-                "resume: tool call `{id}` of `{name}` waits for an answer; give one for interrupt `{PREFIX}{id}`"
-            )));
+            return Err(Fault::at(
+                "resume",
+                format!(
+                    "tool call `{id}` of `{name}` waits for an answer; give one for interrupt `{PREFIX}{id}`"
+                ),
+            ));
         }
     }
     Ok(())

@@ -136,7 +136,7 @@ mod tests {
 
     #[test]
     fn error_has_the_form_of_the_provider() {
-        let (status, body) = write(&Fault::invalid("contents: is required"));
+        let (status, body) = write(&Fault::at("contents", "is required"));
         let body: Value = serde_json::from_slice(&body).unwrap();
         assert_eq!(status, 400);
         assert_eq!(

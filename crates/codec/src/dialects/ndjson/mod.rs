@@ -61,8 +61,8 @@ impl ClientDialect for NdJson {
     /// The body is the line of the fault, with the wrong member.
     fn write_fault(&self, fault: &Fault, _: &str) -> (u16, Vec<u8>) {
         let mut body = json!({"type": "error", "kind": fault.kind, "message": fault.message});
-        if let Some(place) = fault.place() {
-            body["at"] = place.into();
+        if let Some(path) = &fault.path {
+            body["at"] = path.as_str().into();
         }
         (fault_status::status(fault.kind), body.to_string().into_bytes())
     }

@@ -17,7 +17,7 @@ pub(super) fn write(fault: &Fault) -> (u16, Vec<u8>) {
 /// The error object.
 pub(super) fn object(fault: &Fault) -> Value {
     let (_, kind, code) = words(fault.kind);
-    json!({"message": fault.message, "type": kind, "param": fault.place(), "code": fault.code.as_deref().or(code)})
+    json!({"message": fault.message, "type": kind, "param": fault.path, "code": fault.code.as_deref().or(code)})
 }
 
 fn words(kind: FaultKind) -> (u16, &'static str, Option<&'static str>) {
@@ -183,7 +183,7 @@ mod tests {
 
     #[test]
     fn fault_names_the_wrong_member() {
-        let wrong = object(&Fault::invalid("messages[2].content: expected a string"));
+        let wrong = object(&Fault::at("messages[2].content", "expected a string"));
         assert_eq!(wrong["param"], "messages[2].content");
         assert_eq!(object(&Fault::invalid("it is: wrong"))["param"], Value::Null);
     }

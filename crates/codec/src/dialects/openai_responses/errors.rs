@@ -26,7 +26,7 @@ pub(super) fn write(fault: &Fault) -> (u16, Vec<u8>) {
     let body = json!({"error": {
         "message": fault.message,
         "type": kind,
-        "param": fault.place(),
+        "param": fault.path,
         "code": fault.code.as_deref().or(code),
     }});
     (status, body.to_string().into_bytes())
@@ -114,7 +114,7 @@ mod tests {
     fn fault_is_written_with_four_members_and_its_path() {
         for (fault, status, expected) in [
             (
-                Fault::invalid("input[2].content: expected a list, found a number"),
+                Fault::at("input[2].content", "expected a list, found a number"),
                 400,
                 json!({"error": {"message": "input[2].content: expected a list, found a number",
                     "type": "invalid_request_error", "param": "input[2].content", "code": null}}),

@@ -1,7 +1,7 @@
 //! Error codes that programs act on: a client shortens a conversation that is too long, or stops
 //! when the credit is spent. Each dialect spells these errors differently.
 
-use throughline_canonical::Fault;
+use throughline_canonical::{Fault, FaultKind};
 
 /// The conversation exceeds the model's context.
 const TOO_LONG: &str = "context_length_exceeded";
@@ -22,8 +22,12 @@ const SENTENCES: [&str; 5] = [
 /// Clients of Anthropic's dialect look for this phrase and then shorten the conversation.
 const PROMPT_TOO_LONG: &str = "prompt is too long";
 
-/// Adds the error code: the provider's, or the one that its message implies.
-pub(crate) fn with_code(fault: Fault, code: Option<&str>) -> Fault {
+/// Completes a provider's error: with the path that its message starts with, and with the error
+/// code, the provider's or the one that its message implies.
+pub(crate) fn with_code(mut fault: Fault, code: Option<&str>) -> Fault {
+    if fault.kind == FaultKind::Invalid {
+        fault.path = path_in(&fault.message).map(str::to_owned);
+    }
     if let Some(code) = code.filter(|code| KNOWN.contains(code)) {
         return fault.with_code(code);
     }
@@ -32,6 +36,13 @@ pub(crate) fn with_code(fault: Fault, code: Option<&str>) -> Fault {
         return fault.with_code(TOO_LONG);
     }
     fault
+}
+
+/// The path of the wrong member in a provider's message, such as `max_tokens: must be positive`.
+fn path_in(message: &str) -> Option<&str> {
+    let (path, _) = message.split_once(": ")?;
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.[]".contains(&byte);
+    (!path.is_empty() && path.bytes().all(plain)).then_some(path)
 }
 
 /// The message, with the phrase that Anthropic's clients look for.

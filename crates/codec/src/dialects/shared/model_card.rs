@@ -61,7 +61,7 @@ pub(crate) fn page_length(query: &str, name: &str, least: usize) -> Result<usize
     };
     match value.parse::<usize>() {
         Ok(count) if count >= least => Ok(count.min(MAX_PAGE)),
-        _ => Err(Fault::invalid(format!("{name}: expected a whole number {least} to {MAX_PAGE}"))),
+        _ => Err(Fault::at(name, format!("expected a whole number {least} to {MAX_PAGE}"))),
     }
 }
 
@@ -76,6 +76,6 @@ pub(crate) fn place_of(
     };
     match cards.iter().position(|card| card.name == value) {
         Some(place) => Ok(Some(place)),
-        None => Err(Fault::invalid(format!("{name}: `{value}` is not in the list of models"))),
+        None => Err(Fault::at(name, format!("`{value}` is not in the list of models"))),
     }
 }

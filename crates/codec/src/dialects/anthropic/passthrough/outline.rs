@@ -212,13 +212,13 @@ fn malformed(error: JsonError) -> Fault {
 }
 
 fn twice(name: &str) -> Fault {
-    Fault::invalid(format!("{name}: the key stands twice in the request"))
+    Fault::at(name, "the key stands twice in the request")
 }
 
 /// Uses the same message as the full reader, so that a mistake gives one error on both lanes.
 fn expected(path: &str, what: &str, found: Kind) -> Fault {
     let found = found.name();
-    Fault::invalid(format!("{path}: expected {what}, found {found}"))
+    Fault::at(path, format!("expected {what}, found {found}"))
 }
 
 struct Reader<'a> {

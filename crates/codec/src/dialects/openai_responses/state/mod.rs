@@ -99,17 +99,19 @@ impl StatefulRequest {
     /// Rejects contradictory members.
     pub fn check(&self) -> Result<(), Fault> {
         if let Some(member) = self.repeated {
-            return Err(Fault::invalid(format!("{member}: stands more than once in the request")));
+            return Err(Fault::at(member, "stands more than once in the request"));
         }
         if self.previous().is_some() && self.conversation().is_some() {
-            return Err(Fault::invalid(
-                "previous_response_id: cannot be used together with `conversation`",
+            return Err(Fault::at(
+                "previous_response_id",
+                "cannot be used together with `conversation`",
             )
             .with_code("mutually_exclusive_parameters"));
         }
         if self.background() && !self.store() {
-            return Err(Fault::invalid(
-                "background: needs `store` to be true; nobody could ask for the response",
+            return Err(Fault::at(
+                "background",
+                "needs `store` to be true; nobody could ask for the response",
             ));
         }
         Ok(())
@@ -197,13 +199,16 @@ impl StatefulTurn {
 
 /// Corrects the item index in a fault: the client did not send the items of the history.
 pub(super) fn with_client_index(mut fault: Fault, history: usize) -> Fault {
-    let moved = || {
-        let (number, rest) = fault.message.strip_prefix("input[")?.split_once(']')?;
+    let moved = |path: &str| {
+        let (number, rest) = path.strip_prefix("input[")?.split_once(']')?;
         let number = number.parse::<usize>().ok()?.checked_sub(history)?;
         Some(format!("input[{number}]{rest}"))
     };
-    if let Some(message) = moved() {
-        fault.message = message;
+    if let Some(path) = &mut fault.path
+        && let Some(new) = moved(path)
+    {
+        fault.message.replace_range(..path.len(), &new);
+        *path = new;
     }
     fault
 }
@@ -437,9 +442,12 @@ mod tests {
         assert_eq!(pointing.references(), ["rs_1", "m"]);
         assert!(pointing.needs_state());
         let both = json!({"previous_response_id": "a", "conversation": "b"});
-        assert_eq!(stateful(both).check().unwrap_err().place(), Some("previous_response_id"));
+        assert_eq!(
+            stateful(both).check().unwrap_err().path.as_deref(),
+            Some("previous_response_id")
+        );
         let lost = json!({"background": true, "store": false});
-        assert_eq!(stateful(lost).check().unwrap_err().place(), Some("background"));
+        assert_eq!(stateful(lost).check().unwrap_err().path.as_deref(), Some("background"));
     }
 
     #[test]
@@ -482,7 +490,7 @@ mod tests {
         ];
         let added = asked.items(&HashMap::new(), &mut || "1".to_owned());
         let fault = asked.with_history(history.to_vec(), &added, true).unwrap_err();
-        assert_eq!(fault.place(), Some("input[0].content"));
+        assert_eq!(fault.path.as_deref(), Some("input[0].content"));
     }
 
     #[test]
