@@ -10,7 +10,7 @@ use http::{HeaderMap, HeaderValue, Uri};
 use parking_lot::{Mutex, RwLock};
 use throughline_backends::sqlite::{SqliteConversations, SqliteStore};
 use throughline_canonical::Fault;
-use throughline_conversations::responses::{Responses, Rules};
+use throughline_conversations::responses::Responses;
 use throughline_gateway::Gateway;
 use throughline_gateway::backend::Backend;
 use throughline_gateway::catalog::{Catalog, CatalogError};
@@ -116,9 +116,8 @@ impl App {
         let conversations = SqliteConversations::open(&config.data_dir.join("throughline.db"))
             .await
             .map_err(failed)?;
-        let rules =
-            Rules { retention: Some(config.responses.retention), limit: config.responses.limit };
-        let responses = Responses::new(gateway.clone(), Arc::new(conversations), keyring, rules);
+        let conversations = Arc::new(conversations);
+        let responses = Responses::new(gateway.clone(), conversations, keyring, config.responses);
         let responses = Arc::new(responses);
         responses.close_abandoned().await;
         tokio::spawn(responses.clone().run_eviction());

@@ -144,7 +144,7 @@ impl Responses {
             owner: owner.to_owned(),
             head: None,
             created: now,
-            expires: self.rules.expires(now),
+            expires: Some(self.retention.expires(now)),
             sealed: Vec::new(),
         };
         self.store_content(reference.clone(), &content).await?;

@@ -15,7 +15,7 @@ use throughline_gateway::headers::callers_key;
 use throughline_gateway::reply::ReplyBody;
 use throughline_gateway::reply::events::TurnEvents;
 use throughline_gateway::thinking::random;
-use throughline_gateway::turn::request::{check_json, readable};
+use throughline_gateway::turn::request::{check_json, decompress_body};
 use throughline_gateway::{IncomingRequest, unix_ms};
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
@@ -104,7 +104,7 @@ impl Responses {
         raw: &Bytes,
     ) -> Result<Handling, Fault> {
         let settings = self.gateway.settings();
-        let body = readable(&settings, &incoming.headers, raw)?;
+        let body = decompress_body(&settings, &incoming.headers, raw)?;
         let Some(request) = StatefulRequest::read(&body) else {
             return Ok(Handling::Plain);
         };
@@ -178,7 +178,7 @@ impl Responses {
 
     /// Whether anything is stored at all.
     pub(super) fn stores_responses(&self) -> bool {
-        self.rules.retention.is_none_or(|time| !time.is_zero()) && self.rules.limit > 0
+        !self.retention.time.is_zero() && self.retention.limit > 0
     }
 
     /// Sends a reply as a stream of events, and stores it if there is a `turn`.

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use throughline_canonical::{Fault, FaultKind};
 use throughline_codec::dialects::openai_responses::state::{StatefulRequest, needs_its_maker};
 use throughline_gateway::IncomingRequest;
-use throughline_gateway::turn::request::readable;
+use throughline_gateway::turn::request::decompress_body;
 
 use super::Responses;
 use super::stored::{Ancestry, StoredResponse, is_plain};
@@ -125,7 +125,7 @@ impl Responses {
         incoming: &IncomingRequest,
         raw: &Bytes,
     ) -> Result<(), Fault> {
-        let body = readable(&self.gateway.settings(), &incoming.headers, raw)?;
+        let body = decompress_body(&self.gateway.settings(), &incoming.headers, raw)?;
         if body.is_empty() {
             return Ok(());
         }

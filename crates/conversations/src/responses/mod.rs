@@ -43,19 +43,18 @@ const EVICTION_INTERVAL: Duration = Duration::from_secs(600);
 const EVICTION_SHARE: u64 = 16;
 
 /// How long and how many responses are stored.
-#[derive(Clone, Copy, Debug)]
-pub struct Rules {
-    /// How long. `None` means forever.
-    pub retention: Option<Duration>,
-    /// How many bytes, sealed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Retention {
+    /// How long a conversation is stored after its last turn.
+    pub time: Duration,
+    /// How many bytes are stored, sealed.
     pub limit: u64,
 }
 
-impl Rules {
+impl Retention {
     /// When something that is stored now expires, in milliseconds since 1970.
-    fn expires(&self, now: u64) -> Option<u64> {
-        let retention = self.retention?.as_millis();
-        Some(now.saturating_add(u64::try_from(retention).unwrap_or(u64::MAX)))
+    fn expires(&self, now: u64) -> u64 {
+        now.saturating_add(u64::try_from(self.time.as_millis()).unwrap_or(u64::MAX))
     }
 }
 
@@ -64,7 +63,7 @@ impl Rules {
 pub struct Responses {
     gateway: Arc<Gateway>,
     sealed_store: SealedStore,
-    rules: Rules,
+    retention: Retention,
     /// Responses that run in the background.
     runs: Mutex<HashMap<String, Arc<Run>>>,
     /// How many bytes were written since the last eviction.
@@ -78,12 +77,12 @@ impl Responses {
         gateway: Arc<Gateway>,
         store: Arc<dyn Store>,
         keyring: Arc<Keyring>,
-        rules: Rules,
+        retention: Retention,
     ) -> Self {
         Self {
             gateway,
             sealed_store: SealedStore::new(store, keyring),
-            rules,
+            retention,
             runs: Mutex::default(),
             written: AtomicU64::new(0),
             eviction_due: Notify::new(),
@@ -93,7 +92,7 @@ impl Responses {
     /// Counts written bytes, and wakes the eviction after many.
     fn count_written(&self, bytes: usize) {
         let before = self.written.fetch_add(bytes as u64, Ordering::Relaxed);
-        if before.saturating_add(bytes as u64) > self.rules.limit / EVICTION_SHARE {
+        if before.saturating_add(bytes as u64) > self.retention.limit / EVICTION_SHARE {
             self.eviction_due.notify_one();
         }
     }
@@ -107,7 +106,7 @@ impl Responses {
                 () = self.eviction_due.notified() => {}
             }
             self.written.store(0, Ordering::Relaxed);
-            match self.sealed_store.store.trim(unix_ms(), self.rules.limit).await {
+            match self.sealed_store.store.trim(unix_ms(), self.retention.limit).await {
                 Ok(0) => {}
                 Ok(gone) => tracing::debug!(gone, "evicted stored responses"),
                 Err(error) => {

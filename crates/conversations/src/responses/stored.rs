@@ -199,7 +199,7 @@ impl Responses {
             parent: ownership.parent.clone(),
             owner: ownership.owner.clone(),
             created: now,
-            expires: self.rules.expires(now),
+            expires: Some(self.retention.expires(now)),
             open,
             names: names.map(str::to_owned).collect(),
             sealed,

@@ -102,7 +102,7 @@ impl Plan for TranslatedPlan {
 
     fn reply_without_backend(&self, gateway: &Gateway, attempt: &Attempt<'_>) -> Option<Reply> {
         if attempt.request.operation == Operation::CountTokens && !self.counted {
-            return Some(gateway.estimated(attempt, self));
+            return Some(gateway.estimated_count_reply(attempt, self));
         }
         // The request asks the model nothing, and the backend cannot express that.
         let client = attempt.request.incoming.dialect;
@@ -120,7 +120,7 @@ impl Plan for TranslatedPlan {
     ) -> ReplyFuture<'a> {
         Box::pin(async move {
             if attempt.request.operation == Operation::CountTokens {
-                return gateway.counted(attempt, &self, response).await.map(Into::into);
+                return gateway.count_reply(attempt, &self, response).await.map(Into::into);
             }
             let events = gateway.event_reply(attempt, *self, response, permit);
             Ok(TurnReply::Events(Box::new(events)))
@@ -270,7 +270,7 @@ impl Gateway {
     }
 
     /// A token count from the provider.
-    async fn counted(
+    async fn count_reply(
         &self,
         attempt: &Attempt<'_>,
         plan: &TranslatedPlan,
@@ -282,12 +282,12 @@ impl Gateway {
             .map_err(|error| error.fault())?;
         Ok(match plan.decision.dialect.read_count(&body) {
             Some(tokens) => self.count(attempt, tokens, &plan.decision.losses),
-            None => self.estimated(attempt, plan),
+            None => self.estimated_count_reply(attempt, plan),
         })
     }
 
     /// An estimated token count, if the backend cannot count: about four bytes per token.
-    fn estimated(&self, attempt: &Attempt<'_>, plan: &TranslatedPlan) -> Reply {
+    fn estimated_count_reply(&self, attempt: &Attempt<'_>, plan: &TranslatedPlan) -> Reply {
         let tokens = (plan.body.len() / 4).max(1) as u64;
         let mut losses = plan.decision.losses.clone();
         losses.push(Loss::SettingAdapted { setting: "count_tokens", reason: "estimated" });

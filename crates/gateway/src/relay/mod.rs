@@ -156,7 +156,7 @@ impl Relay {
     }
 
     /// Takes an event of the provider and emits events for the client.
-    pub(crate) fn pass(&mut self, event: Event<'_>, out: &mut dyn FnMut(&Event<'_>)) {
+    pub(crate) fn push(&mut self, event: Event<'_>, out: &mut dyn FnMut(&Event<'_>)) {
         if self.custom_tools.is_empty() {
             return self.relay(event, out);
         }

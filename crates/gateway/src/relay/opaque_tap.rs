@@ -123,6 +123,6 @@ impl Tap for OpaqueTap {
 fn observe(event: Event<'_>, relay: &mut Relay) {
     let cut = Event::Ended { reason: EndReason::Cut };
     if event != cut {
-        relay.pass(event, &mut |_| {});
+        relay.push(event, &mut |_| {});
     }
 }

@@ -120,7 +120,7 @@ impl<S: EventSink> ReplyTransform<S::Out> for TranslatedReply<S> {
         relay.ledger.record_bytes(&plain);
         let sink = &mut self.sink;
         sink.reserve(plain.len());
-        reader.push(&plain, &mut |event| relay.pass(event, &mut |event| sink.push(event)));
+        reader.push(&plain, &mut |event| relay.push(event, &mut |event| sink.push(event)));
         // The client may send its next request right after the last byte. The turn must be known by
         // then.
         if last && relay.has_ended() {
@@ -131,7 +131,7 @@ impl<S: EventSink> ReplyTransform<S::Out> for TranslatedReply<S> {
 
     fn end(&mut self) -> Option<S::Out> {
         let (EventSource { reader, relay, .. }, sink) = (&mut self.source, &mut self.sink);
-        reader.finish(&mut |event| relay.pass(event, &mut |event| sink.push(event)));
+        reader.finish(&mut |event| relay.push(event, &mut |event| sink.push(event)));
         self.close(None);
         Some(self.sink.take())
     }

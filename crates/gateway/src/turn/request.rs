@@ -113,7 +113,11 @@ impl ParsedRequest {
 }
 
 /// The body of a request, decompressed if needed.
-pub fn readable(settings: &Settings, headers: &HeaderMap, raw: &Bytes) -> Result<Bytes, Fault> {
+pub fn decompress_body(
+    settings: &Settings,
+    headers: &HeaderMap,
+    raw: &Bytes,
+) -> Result<Bytes, Fault> {
     let encoding = content_encoding(headers).ok_or_else(|| {
         Fault::invalid("unsupported content-encoding; use gzip, deflate, br or zstd")
     })?;
@@ -165,7 +169,7 @@ pub(crate) fn read_request(
             return Ok(ParsedRequest { canonical: Ok(accepted).into(), ..parsed });
         }
     };
-    let body = readable(settings, &incoming.headers, &raw)?;
+    let body = decompress_body(settings, &incoming.headers, &raw)?;
     // This dialect is edited block by block, so its body need not be fully understood.
     if incoming.dialect.name() == dialects::blocks::DIALECT.name() {
         let outline = Outline::read(&body, settings.limits.json_depth)?;

@@ -36,6 +36,4 @@ pub use diagnostic::{Diagnostic, Diagnostics, Location};
 pub use paths::{FileError, Source, locate};
 pub use read::{Overrides, read};
 pub use schema::reference;
-pub use settings::{
-    Backend, Config, DebugLog, Dialect, Format, Level, Log, ReasoningField, Responses,
-};
+pub use settings::{Backend, Config, DebugLog, Dialect, Format, Level, Log, ReasoningField};

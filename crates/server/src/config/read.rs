@@ -3,12 +3,13 @@
 
 use std::path::{Path, PathBuf};
 
+use throughline_conversations::responses::Retention;
 use throughline_gateway::settings::{Limits, Thinking};
 
 use super::diagnostic::{Diagnostics, Problem, Report};
 use super::document::{Node, Position};
 use super::paths::{self, Environment, Source};
-use super::settings::{Config, DebugLog, Log, Responses};
+use super::settings::{Config, DebugLog, Log};
 use super::values::{LocatedText, Section, Size};
 use super::{address, backends, defaults_from_env, env, keys, models, routes};
 
@@ -82,8 +83,8 @@ fn read_tree(
             tool_thinking: thinking.choice("tool_thinking", report),
         },
         reasoning_fields: thinking.value("reasoning_fields", report),
-        responses: Responses {
-            retention: responses.value("retention", report),
+        responses: Retention {
+            time: responses.value("retention", report),
             limit: responses.value::<Size>("limit", report).0,
         },
         limits: Limits {

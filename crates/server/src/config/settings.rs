@@ -11,6 +11,7 @@ use throughline_codec::dialects::ollama::Ollama;
 use throughline_codec::dialects::openai_chat::OpenAiChat;
 use throughline_codec::dialects::openai_responses::OpenAiResponses;
 use throughline_codec::dialects::profile::Profile;
+use throughline_conversations::responses::Retention;
 use throughline_gateway::backend::{Auth, Compat, RawText, Replay, Timeouts};
 use throughline_gateway::route::Routes;
 use throughline_gateway::settings::{Limits, Thinking};
@@ -43,7 +44,7 @@ pub struct Config {
     /// The JSON members in which chat clients get reasoning, without repetitions.
     pub reasoning_fields: Vec<ReasoningField>,
     /// Responses stored for clients that send no history.
-    pub responses: Responses,
+    pub responses: Retention,
     /// Limits for requests.
     pub limits: Limits,
     /// What the debug log contains.
@@ -94,15 +95,6 @@ pub struct Backend {
     pub retries: u32,
     /// How long to wait for the upstream.
     pub timeouts: Timeouts,
-}
-
-/// Responses stored for clients that send no history.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Responses {
-    /// How long a conversation is stored after its last turn.
-    pub retention: Duration,
-    /// Bytes of all stored responses.
-    pub limit: u64,
 }
 
 /// What the debug log contains.
