@@ -64,11 +64,13 @@ fn escape_pieces(text: &str, mut piece: impl FnMut(&str)) {
         let Some(&byte) = found.as_bytes().first() else {
             return;
         };
-        piece(match byte {
-            b'"' => "\\\"",
-            b'\\' => "\\\\",
-            control => CONTROLS.get(usize::from(control)).unwrap_or(&""),
-        });
+        // The usual ones are constants, so that they are stored without a call.
+        match byte {
+            b'"' => piece("\\\""),
+            b'\\' => piece("\\\\"),
+            b'\n' => piece("\\n"),
+            control => piece(CONTROLS.get(usize::from(control)).unwrap_or(&"")),
+        }
         rest = &found[1..];
     }
 }
