@@ -43,12 +43,13 @@ fn rejects_a_show_request_without_a_model() {
     for (body, found) in [
         (r#"{"model":"m"}"#, Ok("m")),
         (r#"{"name":"m:latest","verbose":true}"#, Ok("m")),
-        (r#"{"model":""}"#, Err("model: is empty")),
-        ("{}", Err("model: is required")),
-        (r#"{"model":7}"#, Err("model: expected a string, found a number")),
+        (r#"{"model":""}"#, Err("is empty")),
+        ("{}", Err("is required")),
+        (r#"{"model":7}"#, Err("expected a string, found a number")),
     ] {
         let asked = read_name(body.as_bytes());
-        assert_eq!(asked, found.map(str::to_owned).map_err(Fault::invalid), "{body}");
+        let expected = found.map(str::to_owned).map_err(|why| Fault::at("model", why));
+        assert_eq!(asked, expected, "{body}");
     }
     assert!(read_name(b"x").is_err());
 }
