@@ -1,4 +1,7 @@
 //! Readers and writers that several dialects share, one file per subject.
+//!
+//! A reader of provider replies starts with [`reply_framing`] and [`block_emitter`], a writer of
+//! client replies with [`open_blocks`].
 
 pub(crate) mod block_emitter;
 pub(crate) mod canonical_request;

@@ -49,6 +49,7 @@ impl ReplyFraming {
 
     /// Takes the next bytes and passes each complete event or line to `read`. Bytes over a limit are
     /// skipped.
+    #[inline]
     pub(crate) fn push(
         &mut self,
         bytes: &[u8],
