@@ -26,11 +26,8 @@ pub(super) fn read(json: &[u8], before: u64) -> Option<Delta<'static>> {
 
 /// Writes the annotations of a block with this character range. Sources that only another dialect
 /// can express are left out.
-pub(super) fn write<'c>(
-    citations: impl IntoIterator<Item = &'c Citation>,
-    block: (u64, u64),
-) -> Vec<Value> {
-    let written = citations.into_iter().filter_map(|citation| {
+pub(super) fn write(citations: &[Citation], block: (u64, u64)) -> Vec<Value> {
+    let written = citations.iter().filter_map(|citation| {
         if let Some(own) = citation.written_by(NAME) {
             return Some(own.clone());
         }

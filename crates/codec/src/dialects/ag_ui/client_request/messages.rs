@@ -174,9 +174,9 @@ fn read_result(message: &Node<'_>) -> Result<Block, Fault> {
         _ => content::read(&message.need("content")?)?,
     };
     if let Some(error) = &error {
-        let told = |block: &Block| matches!(block, Block::Text { text, .. } if text == error);
+        let repeats = |block: &Block| matches!(block, Block::Text { text, .. } if text == error);
         content.retain(|block| !matches!(block, Block::Text { text, .. } if text.is_empty()));
-        if !content.iter().any(told) && !error.is_empty() {
+        if !content.iter().any(repeats) && !error.is_empty() {
             content.push(Block::text(&**error));
         }
     }

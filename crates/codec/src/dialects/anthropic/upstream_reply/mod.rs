@@ -252,33 +252,8 @@ fn read_event(
                 }
             }
         },
-        (b"content_block_start", Some(span)) => {
-            let StartedBlock { block, input, citations } = read_block(data, &span)?;
-            progress.opaque = None;
-            if let BlockStart::Opaque { .. } = block {
-                progress.opaque = Some(OpaqueBlock { index, input: false });
-                out(Event::BlockStarted { index, block });
-                // More of it may arrive; the closing brace is emitted at the end.
-                let begun = slice(data, &(span.start..span.end.saturating_sub(1)));
-                emit_opaque(index, String::from_utf8_lossy(begun), out);
-                return Ok(());
-            }
-            let text = |span| String::from_utf8_lossy(slice(data, &span)).into_owned();
-            progress.input = input.map(|span| (index, text(span)));
-            out(Event::BlockStarted { index, block });
-            if let Some(citations) = citations {
-                emit_citations(data, &citations, index, out)?;
-            }
-        }
-        (b"content_block_stop", _) => {
-            if progress.opaque.take_if(|open| open.index == index).is_some() {
-                emit_opaque(index, "}".into(), out);
-            }
-            if let Some((_, input)) = progress.input.take_if(|(call, _)| *call == index) {
-                out(Event::BlockDelta { index, delta: Delta::ToolArguments(input.into()) });
-            }
-            out(Event::BlockEnded { index });
-        }
+        (b"content_block_start", Some(span)) => start_block(data, &span, index, progress, out)?,
+        (b"content_block_stop", _) => end_block(index, progress, out),
         (b"message_start", Some(message)) => {
             let head = read_message(data, &message)?;
             head.started(data, out)?;
@@ -288,16 +263,7 @@ fn read_event(
         }
         (b"message_delta", delta) => {
             if let Some(delta) = delta {
-                let [mut sequence, mut details] = [None, None];
-                each_member(data, delta.start, |key, value, span| match (key, value) {
-                    (b"stop_reason", Kind::String) => {
-                        progress.reason = Some(end_reason(&text(data, &span)));
-                    }
-                    (b"stop_sequence", Kind::String) => sequence = Some(span),
-                    (b"stop_details", Kind::Object) => details = Some(span),
-                    _ => {}
-                })?;
-                explain_end(data, sequence, details, out)?;
+                read_end(data, &delta, progress, out)?;
             }
             transformed(data, transformations, out)?;
             if let Some(usage) = usage {
@@ -319,6 +285,59 @@ fn read_event(
         _ => {}
     }
     Ok(())
+}
+
+fn start_block(
+    data: &[u8],
+    span: &Span,
+    index: u32,
+    progress: &mut Progress,
+    out: &mut impl FnMut(Event<'_>),
+) -> Result<(), JsonError> {
+    let StartedBlock { block, input, citations } = read_block(data, span)?;
+    progress.opaque = None;
+    if let BlockStart::Opaque { .. } = block {
+        progress.opaque = Some(OpaqueBlock { index, input: false });
+        out(Event::BlockStarted { index, block });
+        // More of it may arrive; the closing brace is emitted at the end.
+        let begun = slice(data, &(span.start..span.end.saturating_sub(1)));
+        emit_opaque(index, String::from_utf8_lossy(begun), out);
+        return Ok(());
+    }
+    let text = |span| String::from_utf8_lossy(slice(data, &span)).into_owned();
+    progress.input = input.map(|span| (index, text(span)));
+    out(Event::BlockStarted { index, block });
+    match citations {
+        Some(citations) => emit_citations(data, &citations, index, out),
+        None => Ok(()),
+    }
+}
+
+fn end_block(index: u32, progress: &mut Progress, out: &mut impl FnMut(Event<'_>)) {
+    if progress.opaque.take_if(|open| open.index == index).is_some() {
+        emit_opaque(index, "}".into(), out);
+    }
+    if let Some((_, input)) = progress.input.take_if(|(call, _)| *call == index) {
+        out(Event::BlockDelta { index, delta: Delta::ToolArguments(input.into()) });
+    }
+    out(Event::BlockEnded { index });
+}
+
+/// Reads the end reason and its details.
+fn read_end(
+    data: &[u8],
+    delta: &Span,
+    progress: &mut Progress,
+    out: &mut impl FnMut(Event<'_>),
+) -> Result<(), JsonError> {
+    let [mut sequence, mut details] = [None, None];
+    each_member(data, delta.start, |key, value, span| match (key, value) {
+        (b"stop_reason", Kind::String) => progress.reason = Some(end_reason(&text(data, &span))),
+        (b"stop_sequence", Kind::String) => sequence = Some(span),
+        (b"stop_details", Kind::Object) => details = Some(span),
+        _ => {}
+    })?;
+    explain_end(data, sequence, details, out)
 }
 
 /// Reads a whole reply. Returns whether it has an end.

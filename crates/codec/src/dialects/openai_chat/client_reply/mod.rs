@@ -21,7 +21,8 @@ mod calls;
 mod form;
 mod whole;
 
-/// Writes one reply.
+/// Writes one reply. Many fields: the content of a chunk depends on everything that was written
+/// before.
 pub(super) struct Writer {
     /// Members that identify the reply.
     pub(super) id: String,

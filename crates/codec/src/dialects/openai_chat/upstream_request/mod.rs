@@ -241,41 +241,32 @@ impl Writer {
     }
 
     fn amount(&mut self, amount: Amount) {
-        match self.variant.setting {
-            Setting::Effort => match amount {
-                Amount::Off => self.put("reasoning_effort", "none"),
-                _ => {
-                    let effort = self.effort(amount).unwrap_or(self.variant.usual);
-                    self.put("reasoning_effort", effort.word());
-                }
-            },
-            Setting::Format => match amount {
-                Amount::Off => self.put("reasoning_effort", "none"),
-                _ => {
-                    let effort = self.effort(amount).map_or("default", Effort::word);
-                    self.put("reasoning_effort", effort);
-                }
-            },
-            Setting::Config => match amount {
-                Amount::Off => self.put("reasoning_effort", "none"),
-                Amount::Budget { tokens } => {
-                    self.thinking_config()["thinking_budget"] = tokens.into();
-                }
-                _ => {
-                    let effort = self.effort(amount);
-                    self.put_some("reasoning_effort", effort.map(Effort::word));
-                }
-            },
-            Setting::Switch => {
-                let kind = match amount {
-                    Amount::Off => "disabled",
-                    _ => "enabled",
-                };
-                self.put("thinking", json!({"type": kind}));
-                let effort = self.effort(amount);
-                self.put_some("reasoning_effort", effort.map(Effort::word));
+        match (self.variant.setting, amount) {
+            (
+                Setting::Effort | Setting::Format | Setting::Config | Setting::Blocks,
+                Amount::Off,
+            ) => self.put("reasoning_effort", "none"),
+            (Setting::Config, Amount::Budget { tokens }) => {
+                self.thinking_config()["thinking_budget"] = tokens.into();
             }
-            Setting::Enable => {
+            (Setting::Blocks, Amount::Budget { tokens }) => {
+                self.put("thinking", json!({"type": "enabled", "budget_tokens": tokens}));
+            }
+            (Setting::Effort | Setting::Blocks, _) => {
+                let effort = self.effort(amount).unwrap_or(self.variant.usual);
+                self.put("reasoning_effort", effort.word());
+            }
+            (Setting::Format, _) => {
+                let effort = self.effort(amount).map_or("default", Effort::word);
+                self.put("reasoning_effort", effort);
+            }
+            (Setting::Config, _) => self.put_effort(amount),
+            (Setting::Switch, _) => {
+                let kind = if amount == Amount::Off { "disabled" } else { "enabled" };
+                self.put("thinking", json!({"type": kind}));
+                self.put_effort(amount);
+            }
+            (Setting::Enable, _) => {
                 self.put("enable_thinking", amount != Amount::Off);
                 match amount {
                     Amount::Budget { tokens } => self.put("thinking_budget", tokens),
@@ -285,18 +276,15 @@ impl Writer {
                     _ => {}
                 }
             }
-            Setting::Template => {
+            (Setting::Template, _) => {
                 let on = amount != Amount::Off;
                 self.put("chat_template_kwargs", json!({"enable_thinking": on}));
                 match amount {
                     Amount::Budget { .. } => self.adapted("thinking", "on_or_off"),
-                    _ => {
-                        let effort = self.effort(amount);
-                        self.put_some("reasoning_effort", effort.map(Effort::word));
-                    }
+                    _ => self.put_effort(amount),
                 }
             }
-            Setting::Object => {
+            (Setting::Object, _) => {
                 let reasoning = match amount {
                     Amount::Off => json!({"effort": "none"}),
                     Amount::Budget { tokens } => json!({"max_tokens": tokens}),
@@ -307,22 +295,15 @@ impl Writer {
                 };
                 self.put("reasoning", reasoning);
             }
-            Setting::Blocks => match amount {
-                Amount::Off => self.put("reasoning_effort", "none"),
-                Amount::Budget { tokens } => {
-                    self.put("thinking", json!({"type": "enabled", "budget_tokens": tokens}));
-                }
-                _ => {
-                    let effort = self.effort(amount).unwrap_or(self.variant.usual);
-                    self.put("reasoning_effort", effort.word());
-                }
-            },
-            Setting::Always => {
-                if !matches!(amount, Amount::On | Amount::Adaptive { effort: None }) {
-                    self.adapted("thinking", "cannot_be_set");
-                }
-            }
+            (Setting::Always, Amount::On | Amount::Adaptive { effort: None }) => {}
+            (Setting::Always, _) => self.adapted("thinking", "cannot_be_set"),
         }
+    }
+
+    /// Writes the effort, if there is one.
+    fn put_effort(&mut self, amount: Amount) {
+        let effort = self.effort(amount);
+        self.put_some("reasoning_effort", effort.map(Effort::word));
     }
 
     /// Writes the visibility of reasoning for models that think or not. Models with efforts always

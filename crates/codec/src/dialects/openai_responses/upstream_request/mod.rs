@@ -56,38 +56,33 @@ pub(super) fn write(request: &Request, target: &Target<'_>) -> Lossy<Outgoing> {
     if let Some(choice) = choice.or_else(|| request.tool_choice.as_ref().map(write_choice)) {
         put("tool_choice", choice);
     }
-    if let Some(parallel) = request.parallel_calls {
-        put("parallel_tool_calls", parallel.into());
-    }
-    if let Some(most) = request.max_tokens {
-        if most < MIN_OUTPUT_TOKENS {
-            losses.adapt("max_tokens", "range");
-        }
-        put("max_output_tokens", most.max(MIN_OUTPUT_TOKENS).into());
+    if request.max_tokens.is_some_and(|most| most < MIN_OUTPUT_TOKENS) {
+        losses.adapt("max_tokens", "range");
     }
     let sampling = &request.sampling;
-    if let Some(temperature) = sampling.temperature {
-        put("temperature", temperature.into());
-    }
-    if let Some(top_p) = sampling.top_p {
-        put("top_p", top_p.into());
-    }
-    for (said, part) in [
+    for (is_set, part) in [
         (sampling.top_k.is_some(), "top_k"),
         (sampling.seed.is_some(), "seed"),
         (sampling.presence_penalty.is_some(), "presence_penalty"),
         (sampling.frequency_penalty.is_some(), "frequency_penalty"),
         (!request.stop.is_empty(), "stop"),
     ] {
-        if said {
+        if is_set {
             losses.omit(part, "no_place");
         }
     }
-    if let Some(user) = &request.user {
-        put("user", user.as_str().into());
-    }
-    if let Some(key) = &request.cache_key {
-        put("prompt_cache_key", key.as_str().into());
+    let max_tokens = request.max_tokens.map(|most| most.max(MIN_OUTPUT_TOKENS));
+    for (key, value) in [
+        ("parallel_tool_calls", request.parallel_calls.map(Value::from)),
+        ("max_output_tokens", max_tokens.map(Value::from)),
+        ("temperature", sampling.temperature.map(Value::from)),
+        ("top_p", sampling.top_p.map(Value::from)),
+        ("user", request.user.as_deref().map(Value::from)),
+        ("prompt_cache_key", request.cache_key.as_deref().map(Value::from)),
+    ] {
+        if let Some(value) = value {
+            put(key, value);
+        }
     }
     write_extra(extra, request.stream, &mut body, &mut losses);
     Lossy {
