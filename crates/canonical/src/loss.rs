@@ -105,6 +105,15 @@ impl Loss {
         }
     }
 
+    /// How many thinking blocks were left out.
+    pub fn omitted_blocks(losses: &[Self]) -> usize {
+        let blocks = losses.iter().map(|loss| match loss {
+            Self::ThinkingOmitted { blocks, .. } => *blocks,
+            _ => 0,
+        });
+        blocks.sum()
+    }
+
     /// The losses as one header value: `thinking_omitted=2;reason=origin, ...`.
     pub fn header(losses: &[Self]) -> String {
         losses.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")

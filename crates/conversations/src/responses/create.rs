@@ -9,7 +9,9 @@ use http_body::Frame;
 use serde_json::Value;
 use throughline_canonical::Fault;
 use throughline_codec::dialects::openai_responses::state::{Recorder, StatefulRequest};
-use throughline_codec::dialects::{Accepted, Operation, ReplyIdentity, openai_responses};
+use throughline_codec::dialects::{
+    Accepted, Operation, ReplyIdentity, RequestParts, openai_responses,
+};
 use throughline_gateway::backend::credential_fingerprint;
 use throughline_gateway::headers::callers_key;
 use throughline_gateway::reply::ReplyBody;
@@ -106,7 +108,9 @@ impl Responses {
         let settings = self.gateway.settings();
         let body = decompress_body(&settings, &incoming.headers, raw)?;
         let Some(request) = StatefulRequest::read(&body) else {
-            return Ok(Handling::Plain);
+            // A backend could still read what we cannot, and continue the response of another owner.
+            let parts = RequestParts { path: &incoming.path, query: "", body: &body };
+            return incoming.dialect.read_request(&parts).map(|_| Handling::Plain);
         };
         let counts = incoming.dialect.operation(&incoming.path) == Some(Operation::CountTokens);
         let store = request.store() && !counts && self.stores_responses();

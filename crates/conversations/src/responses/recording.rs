@@ -62,6 +62,8 @@ impl Recording {
         gone: impl Future<Output = ()>,
     ) -> Option<Vec<WrittenEvent>> {
         let written = tokio::select! {
+            // A reply that is complete is stored as complete, even if the client is gone.
+            biased;
             written = self.reply.next() => written,
             () = gone => {
                 self.store("cancelled").await;

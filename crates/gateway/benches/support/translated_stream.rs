@@ -80,6 +80,7 @@ impl TranslatedStream {
             reader: upstream.reply_reader(&target, true),
             relay: Relay::new(ledger, signature_form, vault, ids, sent, true),
             summarizes: false,
+            whole: None,
         };
         Self(TranslatedReply::new(
             source,

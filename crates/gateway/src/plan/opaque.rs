@@ -37,8 +37,6 @@ pub(crate) struct OpaquePlan {
     pub(crate) blocks: Vec<BlockRecord>,
     /// Writes the paths of the blocks.
     dialect: &'static dyn Passthrough,
-    /// How many blocks were left out.
-    pub(crate) left_out: usize,
     /// The keys of the blocks that were sent.
     pub(crate) sent: Vec<BlockKey>,
     /// The keys of sent blocks whose maker is unknown.
@@ -128,7 +126,6 @@ impl Gateway {
             asked_model: requested.filter(|requested| **requested != model).map(ToOwned::to_owned),
             blocks: Vec::new(),
             dialect: backend.dialect.passthrough(),
-            left_out: 0,
             sent: Vec::new(),
             tried: Vec::new(),
         };
@@ -369,7 +366,6 @@ impl OpaquePlan {
         match decided.fate {
             Fate::LeftOut if decided.unneeded => return,
             Fate::LeftOut => {
-                self.left_out += 1;
                 self.omit(decided.reason.unwrap_or(Reason::Policy));
                 return;
             }

@@ -104,9 +104,8 @@ impl Plan for OpaquePlan {
         response: Response<UpstreamBody>,
         permit: Option<OwnedSemaphorePermit>,
     ) -> ReplyFuture<'a> {
-        let Self { decision, blocks, tried, asked_model, left_out, .. } = *self;
+        let Self { decision, blocks, tried, asked_model, .. } = *self;
         let request = attempt.request;
-        gateway.counters.filtered.add(left_out);
         let accepted = |key: &_| Outcome { key: *key, tried: true, prefix: None, dropped: None };
         let outcomes: Vec<_> = tried.iter().map(accepted).collect();
         if request.in_conversation && !outcomes.is_empty() {

@@ -194,8 +194,6 @@ impl Plan for OutlinedPlan {
     ) -> ReplyFuture<'a> {
         // A stream may last for minutes, and the request body is not needed any more.
         self.body = Bytes::new();
-        let left_out = self.blocks.iter().filter(|block| block.fate == Fate::LeftOut);
-        gateway.counters.filtered.add(left_out.count());
         let decision = &self.decision;
         let origin = attempt.origin(decision);
         let ledger = attempt.ledger(gateway, decision.session, origin);

@@ -229,6 +229,7 @@ impl Gateway {
                     decoder,
                     reader: plan.reader(self, attempt, streamed),
                     summarizes: plan.summarizes,
+                    whole: (!streamed).then_some(dialect),
                     relay: self.relay(attempt, plan),
                 },
             },
@@ -289,9 +290,12 @@ impl Gateway {
     /// An estimated token count, if the backend cannot count: about four bytes per token.
     fn estimated_count_reply(&self, attempt: &Attempt<'_>, plan: &TranslatedPlan) -> Reply {
         let tokens = (plan.body.len() / 4).max(1) as u64;
-        let mut losses = plan.decision.losses.clone();
-        losses.push(Loss::SettingAdapted { setting: "count_tokens", reason: "estimated" });
         attempt.record_plan(plan);
+        let losses = {
+            let mut turn = attempt.turn.lock();
+            turn.losses.push(Loss::SettingAdapted { setting: "count_tokens", reason: "estimated" });
+            turn.losses.clone()
+        };
         self.count(attempt, tokens, &losses)
     }
 

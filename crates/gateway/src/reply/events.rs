@@ -75,25 +75,35 @@ impl fmt::Debug for TurnEvents {
 
 /// Collects events.
 #[derive(Default)]
-pub(crate) struct EventList(Vec<TurnEvent>);
+pub(crate) struct EventList {
+    events: Vec<TurnEvent>,
+    fault: Option<Fault>,
+}
 
 impl EventSink for EventList {
     type Out = Vec<TurnEvent>;
 
     fn push(&mut self, event: &Event<'_>) {
-        self.0.push(TurnEvent::Event(event.to_owned_event()));
+        if let Event::Fault(fault) = event {
+            self.fault = Some(fault.clone());
+        }
+        self.events.push(TurnEvent::Event(event.to_owned_event()));
     }
 
     fn keep_alive(&mut self, silent: Duration) {
-        self.0.push(TurnEvent::Silence(silent));
+        self.events.push(TurnEvent::Silence(silent));
+    }
+
+    fn fault(&self) -> Option<&Fault> {
+        self.fault.as_ref()
     }
 
     fn close(&mut self, losses: &[Loss], summary: bool) {
-        self.0.push(TurnEvent::Closed { losses: losses.to_vec(), summary });
+        self.events.push(TurnEvent::Closed { losses: losses.to_vec(), summary });
     }
 
     fn take(&mut self) -> Vec<TurnEvent> {
-        std::mem::take(&mut self.0)
+        std::mem::take(&mut self.events)
     }
 }
 

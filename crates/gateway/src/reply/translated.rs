@@ -5,8 +5,8 @@ use std::fmt;
 use std::time::Duration;
 
 use bytes::Bytes;
-use throughline_canonical::{Event, Fault, Loss};
-use throughline_codec::dialects::{ReplyReader, ReplyWriter};
+use throughline_canonical::{EndReason, Event, Fault, Loss};
+use throughline_codec::dialects::{ClientDialect, ReplyReader, ReplyWriter};
 use throughline_codec::framing::encoding::{Decoder, EncodingError};
 
 use crate::relay::Relay;
@@ -26,6 +26,10 @@ pub(crate) trait EventSink: Send {
     fn reserve(&mut self, _bytes: usize) {}
     /// Reports a silence of this length.
     fn keep_alive(&mut self, silent: Duration);
+    /// The fault among the events, if the sink keeps it.
+    fn fault(&self) -> Option<&Fault> {
+        None
+    }
     /// Reports the end of the reply, after the turn was recorded.
     fn close(&mut self, _losses: &[Loss], _summary: bool) {}
     /// Hands over the output so far.
@@ -78,6 +82,9 @@ pub(crate) struct EventSource {
     pub(crate) relay: Relay,
     /// Whether the model's thinking is a summary, if the reply does not say.
     pub(crate) summarizes: bool,
+    /// The client's dialect, if the client waits for the whole reply. Then a fault decides the
+    /// status.
+    pub(crate) whole: Option<&'static dyn ClientDialect>,
 }
 
 /// A reply that is translated from one dialect to another.
@@ -94,9 +101,13 @@ impl<S: EventSink> TranslatedReply<S> {
 
     /// Records the end of the turn.
     fn close(&mut self, error: Option<String>) {
-        let EventSource { reader, relay, summarizes, .. } = &mut self.source;
+        let EventSource { reader, relay, summarizes, whole, .. } = &mut self.source;
         if relay.is_closed() {
             return;
+        }
+        if let (Some(dialect), Some(fault)) = (whole, self.sink.fault()) {
+            relay.ledger.turn.lock().status = dialect.write_fault(fault, "").0;
+            relay.ledger.progress.end = Some(EndReason::Failed);
         }
         relay.finish_reading(reader.as_ref());
         relay.close(false, error);
@@ -153,7 +164,12 @@ impl<S: EventSink> ReplyTransform<S::Out> for TranslatedReply<S> {
     }
 
     fn client_gone(&mut self) {
-        self.source.relay.close(true, None);
+        let EventSource { relay, whole, .. } = &mut self.source;
+        if whole.is_some() && !relay.is_closed() {
+            // The client has received nothing.
+            relay.ledger.turn.lock().status = 0;
+        }
+        relay.close(true, None);
     }
 
     fn can_inject(&self) -> bool {

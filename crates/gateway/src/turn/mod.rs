@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use serde_json::Value;
-use throughline_canonical::{Fault, FaultKind};
+use throughline_canonical::{Fault, FaultKind, Loss};
 use throughline_codec::dialects::Accepted;
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -125,6 +125,7 @@ impl Gateway {
         let (answer, plan) = self.send_and_recover(attempt, lane, plan).await?;
         match answer {
             Ok(UpstreamAnswer::Ok(response)) => {
+                self.counters.filtered.add(Loss::omitted_blocks(&plan.decision().losses));
                 plan.reply(self, attempt, response, permit.take()).await.map(Some)
             }
             Ok(UpstreamAnswer::Error(error)) if !attempt.last && is_retryable(error.status()) => {

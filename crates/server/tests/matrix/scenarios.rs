@@ -86,7 +86,10 @@ impl TestBed {
             "ag_ui, before 1.0" => self.run_with(AgUi::new(true), scenario, stream).await,
             "ollama" => self.run_with(Ollama::new(true), scenario, stream).await,
             "ollama, ids dropped" => self.run_with(Ollama::new(false), scenario, stream).await,
-            _ => self.run_with(Chat::new(false), scenario, stream).await,
+            "openai_chat, reasoning dropped" => {
+                self.run_with(Chat::new(false), scenario, stream).await
+            }
+            other => panic!("no test client is called `{other}`"),
         }
     }
 
@@ -231,5 +234,12 @@ impl<S: TestClient> ScenarioRun<'_, S> {
         if !seen || view.text.trim() != "Some was hidden." {
             self.outcome.mismatches.push(format!("the client saw {view:?}"));
         }
+    }
+}
+
+#[test]
+fn every_client_dialect_has_a_test_client() {
+    for dialect in throughline_codec::dialects::CLIENT {
+        assert!(CLIENTS.contains(&dialect.name()), "{} is not in CLIENTS", dialect.name());
     }
 }

@@ -154,8 +154,9 @@ async fn broken_whole_reply_becomes_an_error() {
                 let message = error_message(dialect, &answer.json());
                 mismatches.check(!message.is_empty(), case.clone());
                 let turn = bed.gateway.turns().await.swap_remove(0);
-                let end = turn["end"].as_str().unwrap_or_default();
-                mismatches.check(end == "cut" || end == "failed", format!("{case}: {end:?}"));
+                let recorded = (turn["status"].as_u64(), turn["end"].as_str());
+                let expected = (Some(u64::from(answer.status)), Some("failed"));
+                mismatches.check(recorded == expected, format!("{case}: {recorded:?}"));
             }
         }
         bed.into_refusals().await;

@@ -79,6 +79,15 @@ async fn response_stored_by_the_backend_belongs_to_its_caller() {
             assert_eq!(client.post(path, &EVE, &stolen).await.status, 400);
         }
     }
+    // A body that only the backend can read would reach it without a check of the owner.
+    let nested = format!("{}1{}", "[".repeat(127), "]".repeat(127));
+    for unreadable in [r#""\ud83d""#, "1e999", &nested] {
+        let stolen = format!(
+            r#"{{"model":"gpt-6.1-sol","input":"x","metadata":{{"a":{unreadable}}},"previous_response_id":"{id}"}}"#
+        );
+        let answer = client.post_bytes(PATH, &EVE, stolen).await;
+        assert_eq!(answer.status, 400, "{unreadable}: {}", answer.text());
+    }
     let after = bed.simulators[0].received().await.len();
     assert_eq!(before, after, "no backend was asked");
 

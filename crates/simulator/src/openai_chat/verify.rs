@@ -89,7 +89,7 @@ impl Verifier<'_> {
             let shown = if signed_member == "data" { "" } else { shown };
             let signature = detail[signed_member].as_str().unwrap_or_default();
             if !signature.is_empty() && !seen.insert(signature) {
-                let message = format!("{path}: the same detail stands in an earlier message.");
+                let message = format!("{path}: the same detail is in an earlier message.");
                 return Err(refused(&path, None, message));
             }
             self.check_detail(detail, kind, shown, signature, prefix, &path)?;

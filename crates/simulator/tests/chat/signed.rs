@@ -138,7 +138,7 @@ async fn openrouter_rejects_foreign_and_repeated_details() {
     let again = twice["messages"][1].clone();
     append(&mut twice, &again);
     say(&mut twice, "and again");
-    refuse(&one, "openrouter", &twice, "the same detail stands in an earlier message").await;
+    refuse(&one, "openrouter", &twice, "the same detail is in an earlier message").await;
     let sealed = talk(&one, "openrouter", plain("openai/gpt-6-luna", "hello")).await;
     accept(&one, "openrouter", &sealed).await;
     refuse(

@@ -13,6 +13,7 @@ mod tests;
 use std::collections::HashMap;
 use std::fmt;
 use std::io;
+use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::{Arc, OnceLock, Weak};
 use std::task::{Context, Poll, ready};
@@ -38,6 +39,9 @@ const MAX_IDLE_CONNECTIONS: usize = 256;
 /// How many bytes are read at once, at least and at most. It depends on what the last read found.
 const MIN_READ: usize = 4 << 10;
 const MAX_READ: usize = 64 << 10;
+
+/// How long the first address family may take before the other one is tried too.
+const FAMILY_DELAY: Duration = Duration::from_millis(300);
 
 /// The idle connections, by address.
 #[derive(Default)]
@@ -68,7 +72,7 @@ impl Connection {
     async fn open(authority: &Authority, connect: Duration) -> Result<Self, BoxError> {
         let port = authority.port_u16().unwrap_or(80);
         let host = authority.host().trim_start_matches('[').trim_end_matches(']');
-        let opening = TcpStream::connect((host, port));
+        let opening = connect_any(host, port);
         let stream = tokio::time::timeout(connect, opening)
             .await
             .map_err(|_| "the connection took too long to open")??;
@@ -98,6 +102,36 @@ impl Connection {
             self.read_size = (self.read_size / 2).max(MIN_READ);
         }
         Poll::Ready(Ok(read))
+    }
+}
+
+/// Connects to a host. If it has addresses of both families and the first does not answer soon, both
+/// are tried side by side.
+async fn connect_any(host: &str, port: u16) -> io::Result<TcpStream> {
+    let addresses: Vec<SocketAddr> = tokio::net::lookup_host((host, port)).await?.collect();
+    let first_is_v6 = addresses.first().is_some_and(SocketAddr::is_ipv6);
+    let (first, other): (Vec<_>, Vec<_>) =
+        addresses.into_iter().partition(|address| address.is_ipv6() == first_is_v6);
+    if other.is_empty() {
+        return TcpStream::connect(&first[..]).await;
+    }
+    first_success(TcpStream::connect(&first[..]), TcpStream::connect(&other[..])).await
+}
+
+/// Runs `other` after a delay or after the failure of `first`. Returns the first success.
+async fn first_success<T>(
+    first: impl Future<Output = io::Result<T>>,
+    other: impl Future<Output = io::Result<T>>,
+) -> io::Result<T> {
+    let (mut first, mut other) = (pin!(first), pin!(other));
+    match tokio::time::timeout(FAMILY_DELAY, &mut first).await {
+        Ok(Ok(success)) => return Ok(success),
+        Ok(Err(_)) => return other.await,
+        Err(_) => {}
+    }
+    tokio::select! {
+        done = &mut first => if done.is_ok() { done } else { other.await },
+        done = &mut other => if done.is_ok() { done } else { first.await },
     }
 }
 

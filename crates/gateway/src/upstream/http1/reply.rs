@@ -79,6 +79,8 @@ pub(super) enum Framing {
     Trailers(usize),
     /// The body ends when the connection is closed.
     UntilClose,
+    /// Chunks: the next line is invalid.
+    Broken,
 }
 
 impl Framing {
@@ -125,12 +127,23 @@ impl Framing {
                     }
                 }
                 Self::UntilClose => return Ok(buffer.split().freeze()),
+                Self::Broken => return Err("a line of the chunked reply is invalid".into()),
                 // The end of the body may already be here, so go on until the next data.
                 Self::ChunkEnd | Self::ChunkSize | Self::Trailers(_) => {
-                    let Some(line) = take_line(buffer)? else {
-                        return Ok(data);
+                    let next = match take_line(buffer) {
+                        Ok(None) => return Ok(data),
+                        Ok(Some(line)) => self.after_line(&line),
+                        Err(error) => Err(error),
                     };
-                    *self = self.after_line(&line)?;
+                    match next {
+                        Ok(next) => *self = next,
+                        // The data before a broken line is delivered first.
+                        Err(_) if !data.is_empty() => {
+                            *self = Self::Broken;
+                            return Ok(data);
+                        }
+                        Err(error) => return Err(error),
+                    }
                 }
             }
         }

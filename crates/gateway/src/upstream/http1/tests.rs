@@ -310,3 +310,25 @@ fn conflicting_lengths_are_refused() {
         assert_eq!(read.is_ok(), valid, "{lengths}");
     }
 }
+
+#[tokio::test]
+async fn other_address_family_is_tried_if_the_first_is_silent_or_fails() {
+    let silent = std::future::pending::<io::Result<u8>>;
+    let works = || async { Ok(2) };
+    let fails = || async { Err::<u8, _>(io::Error::other("no route")) };
+    let slow = || async {
+        tokio::time::sleep(FAMILY_DELAY * 2).await;
+        Ok(1)
+    };
+    assert_eq!(first_success(works(), silent()).await.unwrap(), 2);
+    assert_eq!(first_success(silent(), works()).await.unwrap(), 2);
+    assert_eq!(first_success(fails(), works()).await.unwrap(), 2);
+    assert_eq!(first_success(slow(), fails()).await.unwrap(), 1);
+    assert!(first_success(fails(), fails()).await.is_err());
+}
+
+#[tokio::test]
+async fn host_with_both_families_is_reached_if_one_listens() {
+    let v4 = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    connect_any("localhost", v4.local_addr().unwrap().port()).await.unwrap();
+}

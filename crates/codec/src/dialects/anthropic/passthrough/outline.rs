@@ -212,7 +212,7 @@ fn malformed(error: JsonError) -> Fault {
 }
 
 fn twice(name: &str) -> Fault {
-    Fault::at(name, "the key stands twice in the request")
+    Fault::at(name, "occurs more than once in the request")
 }
 
 /// Uses the same message as the full reader, so that a mistake gives one error on both lanes.
@@ -519,7 +519,7 @@ mod tests {
         check(r#"{"messages":"x"}"#, "messages: expected a list, found a string");
         check(r#"{"messages":[1]}"#, "messages.0: expected an object, found a number");
         check(r#"{"model":5}"#, "model: expected a string, found a number");
-        check(r#"{"model":"a","model":"b"}"#, "model: the key stands twice in the request");
+        check(r#"{"model":"a","model":"b"}"#, "model: occurs more than once in the request");
         let deep = format!("{{\"messages\":{}", "[".repeat(100));
         assert!(read(&deep).is_err());
     }

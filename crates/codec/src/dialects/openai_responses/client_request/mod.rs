@@ -124,12 +124,12 @@ fn optional<'a, T>(
 fn refuse_state(root: &Node<'_>) -> Result<(), Fault> {
     if let Some(conversation) = root.get("conversation") {
         return Err(conversation
-            .refuse("conversations are not kept here; send the whole conversation as `input`"));
+            .refuse("conversations are not stored here; send the whole conversation as `input`"));
     }
     if let Some(background) = root.get("background")
         && background.flag()?
     {
-        return Err(background.refuse("is not served here; ask for a stream instead"));
+        return Err(background.refuse("is not supported here; use `stream` instead"));
     }
     Ok(())
 }

@@ -99,7 +99,7 @@ impl StatefulRequest {
     /// Rejects contradictory members.
     pub fn check(&self) -> Result<(), Fault> {
         if let Some(member) = self.repeated {
-            return Err(Fault::at(member, "stands more than once in the request"));
+            return Err(Fault::at(member, "occurs more than once in the request"));
         }
         if self.previous().is_some() && self.conversation().is_some() {
             return Err(Fault::at(
@@ -111,7 +111,7 @@ impl StatefulRequest {
         if self.background() && !self.store() {
             return Err(Fault::at(
                 "background",
-                "needs `store` to be true; nobody could ask for the response",
+                "needs `store` to be true; without it the response cannot be requested later",
             ));
         }
         Ok(())
