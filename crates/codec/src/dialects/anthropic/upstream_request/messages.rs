@@ -19,14 +19,23 @@ pub(crate) struct Turn<'a> {
     role: Role,
     /// Tool results, which must come first.
     results: Vec<u8>,
+    /// The text before `rest`. It is not written yet, because alone it becomes a plain string.
+    first: Option<&'a str>,
     rest: Vec<u8>,
-    /// The text, if there is nothing else.
-    lone: Option<&'a str>,
 }
 
-impl Turn<'_> {
+impl<'a> Turn<'a> {
+    fn push_text(&mut self, text: &'a str) {
+        if self.is_empty() {
+            self.first = Some(text);
+        } else {
+            separate(&mut self.rest);
+            write_text(&mut self.rest, text);
+        }
+    }
+
     fn is_empty(&self) -> bool {
-        self.results.is_empty() && self.rest.is_empty()
+        self.results.is_empty() && self.first.is_none() && self.rest.is_empty()
     }
 }
 
@@ -40,7 +49,7 @@ impl RequestWriter {
             {
                 Some(turn) => turn,
                 None => {
-                    Turn { role: message.role, results: Vec::new(), rest: Vec::new(), lone: None }
+                    Turn { role: message.role, results: Vec::new(), first: None, rest: Vec::new() }
                 }
             };
             for block in &message.content {
@@ -56,25 +65,24 @@ impl RequestWriter {
     }
 
     fn block<'a>(&mut self, turn: &mut Turn<'a>, block: &'a Block) {
-        let first = turn.is_empty();
-        let before = turn.rest.len();
         let (role, rest) = (turn.role, &mut turn.rest);
         match (block, role) {
             (Block::ToolResult { id, content, is_error, .. }, Role::User) => {
-                if !rest.is_empty() {
+                if turn.first.is_some() || !rest.is_empty() {
                     self.adapted("tool_result", "goes_first");
                 }
-                turn.lone = None;
                 separate(&mut turn.results);
                 self.tool_result(&mut turn.results, id, content, *is_error);
-                return;
             }
-            (Block::Text { text, signature, .. }, _) => self.text(rest, text, signature.as_deref()),
+            (Block::Text { text, signature, .. }, _) => {
+                if self.is_sendable_part(text, signature.as_deref()) {
+                    turn.push_text(text);
+                }
+            }
             (Block::Refusal { text }, Role::Assistant) => {
                 if self.is_sendable(text) {
                     self.adapted("refusal", "as_text");
-                    separate(rest);
-                    write_text(rest, text);
+                    turn.push_text(text);
                 }
             }
             (Block::Thinking { text, signature }, Role::Assistant) => {
@@ -120,12 +128,6 @@ impl RequestWriter {
             (Block::ToolCall { .. }, _) => self.omitted("tool_call", "role"),
             (Block::ToolResult { .. }, _) => self.omitted("tool_result", "role"),
             (Block::Refusal { .. }, _) => self.omitted("refusal", "role"),
-        }
-        if turn.rest.len() > before {
-            turn.lone = match block {
-                Block::Text { text, .. } | Block::Refusal { text } if first => Some(text),
-                _ => None,
-            };
         }
     }
 
@@ -180,7 +182,12 @@ impl RequestWriter {
 
     fn result_part(&mut self, out: &mut Vec<u8>, part: &Block) {
         match part {
-            Block::Text { text, signature, .. } => self.text(out, text, signature.as_deref()),
+            Block::Text { text, signature, .. } => {
+                if self.is_sendable_part(text, signature.as_deref()) {
+                    separate(out);
+                    write_text(out, text);
+                }
+            }
             Block::Media { kind, source, name } => {
                 self.media(out, *kind, source, name.as_deref());
             }
@@ -189,14 +196,11 @@ impl RequestWriter {
         }
     }
 
-    fn text(&mut self, out: &mut Vec<u8>, text: &str, signature: Option<&str>) {
+    fn is_sendable_part(&mut self, text: &str, signature: Option<&str>) -> bool {
         if signature.is_some() {
             self.omitted("text.signature", "no_place");
         }
-        if self.is_sendable(text) {
-            separate(out);
-            write_text(out, text);
-        }
+        self.is_sendable(text)
     }
 
     fn media(&mut self, out: &mut Vec<u8>, kind: MediaKind, source: &Source, name: Option<&str>) {
@@ -316,17 +320,17 @@ pub(crate) fn write_turns(turns: &[Turn<'_>], out: &mut Vec<u8>) {
                 Role::Assistant => "assistant",
             },
         );
-        if let Some(text) = turn.lone {
-            message.text("content", text);
-        } else {
-            let out = message.key("content");
-            out.push(b'[');
-            out.extend_from_slice(&turn.results);
-            if !turn.results.is_empty() && !turn.rest.is_empty() {
-                out.push(b',');
+        match turn.first {
+            Some(text) if turn.results.is_empty() && turn.rest.is_empty() => {
+                message.text("content", text);
             }
-            out.extend_from_slice(&turn.rest);
-            out.push(b']');
+            first => {
+                let mut text = Vec::new();
+                first.inspect(|first| write_text(&mut text, first));
+                let parts = [&turn.results, &text, &turn.rest];
+                let parts = parts.into_iter().filter(|part| !part.is_empty());
+                list(message.key("content"), parts, |out, part| out.extend_from_slice(part));
+            }
         }
         message.end();
     });
