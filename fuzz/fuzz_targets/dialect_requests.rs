@@ -10,7 +10,7 @@ fuzz_target!(|input: &[u8]| {
         let asked = RequestParts {
             path: "/v1beta/models/m:streamGenerateContent",
             query: "alt=sse",
-            body: input,
+            body: input, ..Default::default()
         };
         let Ok(read) = client.read_request(&asked) else {
             continue;
@@ -25,7 +25,7 @@ fuzz_target!(|input: &[u8]| {
                 continue;
             };
             let asked =
-                RequestParts { path: &written.path, query: &written.query, body: &written.body };
+                RequestParts { path: &written.path, query: &written.query, body: &written.body, ..Default::default() };
             // The request may be refused, as a provider would refuse it.
             let _ = back.read_request(&asked);
         }

@@ -208,7 +208,7 @@ impl fmt::Debug for dyn UpstreamDialect {
 }
 
 /// The parts of a client's HTTP request that a dialect reads.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct RequestParts<'a> {
     /// The path, which names the model in some dialects.
     pub path: &'a str,
@@ -216,6 +216,8 @@ pub struct RequestParts<'a> {
     pub query: &'a str,
     /// The body.
     pub body: &'a [u8],
+    /// How deep the body may nest. `None` if that was checked before.
+    pub max_depth: Option<usize>,
 }
 
 /// A request that a client dialect has read.

@@ -54,11 +54,11 @@ impl OpenContainer {
 }
 
 /// Reads a text that is exactly one value.
-pub(super) fn read(bytes: &[u8]) -> Result<Value, JsonError> {
+pub(super) fn read(bytes: &[u8], max_depth: usize) -> Result<Value, JsonError> {
     if let Err(error) = std::str::from_utf8(bytes) {
         return Err(JsonError::NotUtf8(error.valid_up_to()));
     }
-    let mut cursor = Cursor::new(bytes, MAX_TREE_DEPTH);
+    let mut cursor = Cursor::new(bytes, max_depth.min(MAX_TREE_DEPTH));
     let mut open: Vec<OpenContainer> = Vec::new();
     loop {
         let container = match cursor.peek()? {
@@ -115,19 +115,22 @@ mod tests {
             r#"{"a":{"b":[{},[],[[1]]],"a":1},"":"","a\"":2,"a":3}"#,
         ] {
             let usual: Value = serde_json::from_str(text).unwrap();
-            assert_eq!(read(text.as_bytes()), Ok(usual), "{text}");
+            assert_eq!(read(text.as_bytes(), 8), Ok(usual), "{text}");
         }
         for text in ["", "[", "[1,]", "{\"a\"}", "{\"a\":1,}", "1 2", "nul", "[1}"] {
-            assert!(read(text.as_bytes()).is_err(), "{text}");
+            assert!(read(text.as_bytes(), 8).is_err(), "{text}");
         }
-        assert!(read(b"\"\xff\"").is_err());
+        assert!(read(b"\"\xff\"", 8).is_err());
     }
 
     #[test]
     fn depth_is_limited() {
         let nested = |levels: usize| [vec![b'['; levels], vec![b']'; levels]].concat();
-        assert!(read(&nested(MAX_TREE_DEPTH)).is_ok());
-        assert_eq!(read(&nested(MAX_TREE_DEPTH + 1)), Err(JsonError::TooDeep(MAX_TREE_DEPTH)));
-        assert_eq!(read(&vec![b'['; 5_000_000]), Err(JsonError::TooDeep(MAX_TREE_DEPTH)));
+        assert!(read(&nested(MAX_TREE_DEPTH), usize::MAX).is_ok());
+        assert_eq!(
+            read(&nested(MAX_TREE_DEPTH + 1), usize::MAX),
+            Err(JsonError::TooDeep(MAX_TREE_DEPTH))
+        );
+        assert_eq!(read(&vec![b'['; 5_000_000], 200), Err(JsonError::TooDeep(200)));
     }
 }

@@ -3,7 +3,10 @@
 use serde_json::{Map, Value};
 use throughline_canonical::Fault;
 
-use super::{Kind, deep};
+use super::{Kind, MAX_TREE_DEPTH, deep};
+
+/// Deepest nesting that `serde_json` reads.
+const SERDE_DEPTH: usize = 127;
 
 /// A value of a request, with its path.
 #[derive(Clone, Copy, Debug)]
@@ -179,12 +182,14 @@ fn append(path: &mut String, member: &str) {
     path.push_str(member);
 }
 
-/// Parses a body, which must be a JSON object.
-pub fn read_object(body: &[u8]) -> Result<Value, Fault> {
+/// Parses a body, which must be a JSON object that nests at most `max_depth` levels deep.
+pub fn read_object(body: &[u8], max_depth: Option<usize>) -> Result<Value, Fault> {
+    let max_depth = max_depth.unwrap_or(MAX_TREE_DEPTH);
     let value: Value = match serde_json::from_slice(body) {
-        Ok(value) => value,
+        Ok(value) if max_depth >= SERDE_DEPTH => value,
+        Ok(_) => deep::read(body, max_depth).map_err(|error| Fault::invalid(error.to_string()))?,
         // serde_json's message is better than ours, unless only the depth is the problem.
-        Err(error) => deep::read(body)
+        Err(error) => deep::read(body, max_depth)
             .map_err(|_| Fault::invalid(format!("the body is not JSON: {error}")))?,
     };
     if value.is_object() {
@@ -226,8 +231,27 @@ mod tests {
             "n: expected a whole number, found a number",
         );
         check(root.elements().map(|_| ()).unwrap_err(), "expected a list, found an object");
-        check(read_object(b"[]").unwrap_err(), "expected a JSON object as the body, found a list");
-        assert!(read_object(b"{").unwrap_err().message.starts_with("the body is not JSON"));
+        check(
+            read_object(b"[]", None).unwrap_err(),
+            "expected a JSON object as the body, found a list",
+        );
+        assert!(read_object(b"{", None).unwrap_err().message.starts_with("the body is not JSON"));
+    }
+
+    #[test]
+    fn read_object_limits_the_depth() {
+        for (levels, max_depth, accepted) in [
+            (5, Some(5), true),
+            (6, Some(5), false),
+            (128, Some(128), true),
+            (129, Some(128), false),
+            (MAX_TREE_DEPTH, None, true),
+            (MAX_TREE_DEPTH + 1, Some(usize::MAX), false),
+        ] {
+            let inner = [vec![b'['; levels - 1], vec![b']'; levels - 1]].concat();
+            let body = [br#"{"a":"#, inner.as_slice(), b"}"].concat();
+            assert_eq!(read_object(&body, max_depth).is_ok(), accepted, "{levels} {max_depth:?}");
+        }
     }
 
     #[test]

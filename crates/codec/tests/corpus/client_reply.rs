@@ -50,8 +50,12 @@ fn write_row(dialect: &dyn ClientDialect, capture: &Capture, row: &Value) -> Val
         (Value::Null, Value::Null) => canonical(dialect, request(true)),
         (Value::Null, body) => {
             let body = body.to_string();
-            let parts =
-                RequestParts { path: &dialect.path_for("m"), query: "", body: body.as_bytes() };
+            let parts = RequestParts {
+                path: &dialect.path_for("m"),
+                query: "",
+                body: body.as_bytes(),
+                ..Default::default()
+            };
             dialect.read_request(&parts).unwrap()
         }
         (spelled, _) => canonical(

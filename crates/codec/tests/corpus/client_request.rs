@@ -26,7 +26,7 @@ struct Incoming {
 impl Incoming {
     fn read(&self, dialect: &dyn ClientDialect) -> Result<Accepted, Fault> {
         let Self { path, query, body } = self;
-        dialect.read_request(&RequestParts { path, query, body })
+        dialect.read_request(&RequestParts { path, query, body, ..Default::default() })
     }
 }
 

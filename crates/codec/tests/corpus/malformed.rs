@@ -31,6 +31,7 @@ pub(crate) fn check(folder: &Folder, findings: &mut Findings) {
             path: &dialect.path_for("m"),
             query: "",
             body: body.as_bytes(),
+            ..Default::default()
         });
         let expected = match path {
             "" => Fault::invalid(says),

@@ -62,7 +62,12 @@ fn outlines_find_and_remove_exactly_the_thinking() {
             let target = Target { model: &shared.model, profile: upstream.profile(variant) };
             let written = upstream.write_request(&shared, &target).value;
             let read = |body: &[u8]| {
-                let asked = RequestParts { path: &written.path, query: &written.query, body };
+                let asked = RequestParts {
+                    path: &written.path,
+                    query: &written.query,
+                    body,
+                    ..Default::default()
+                };
                 let outline = upstream.passthrough().outline(&asked);
                 (client.read_request(&asked).map(|accepted| accepted.request), outline)
             };

@@ -44,6 +44,7 @@ impl IncomingRequest {
             path: &self.path,
             query: self.query.as_deref().unwrap_or_default(),
             body,
+            max_depth: None,
         }
     }
 }
@@ -100,7 +101,10 @@ impl ParsedRequest {
 
     /// The canonical request.
     pub(crate) fn canonical(&self) -> Result<&Arc<Accepted>, Fault> {
-        let canonical = self.canonical.get_or_init(|| read_canonical(&self.incoming, &self.body));
+        let canonical = self.canonical.get_or_init(|| {
+            let parts = self.incoming.parts(&self.body);
+            self.incoming.dialect.read_request(&parts).map(Arc::new)
+        });
         canonical.as_ref().map_err(Clone::clone)
     }
 
@@ -183,8 +187,12 @@ pub(crate) fn read_request(
             ..ParsedRequest::new(incoming, lineage, None)
         });
     }
-    check_json(settings, &body)?;
-    let canonical = read_canonical(&incoming, &body);
+    let max_depth = Some(settings.limits.json_depth);
+    let parts = dialects::RequestParts { max_depth, ..incoming.parts(&body) };
+    let canonical = incoming.dialect.read_request(&parts).map(Arc::new);
+    if canonical.is_err() {
+        check_json(settings, &body)?;
+    }
     let opaque_outline = OnceLock::new();
     let outline = || opaque_outline.get_or_init(|| read_opaque_outline(&incoming, &body)).as_ref();
     // Members that have no canonical form can still pass to a provider of the same dialect. For any
@@ -228,10 +236,6 @@ fn scope(lineage: Lineage, incoming: &IncomingRequest) -> Scope {
 
 fn read_opaque_outline(incoming: &IncomingRequest, body: &[u8]) -> Option<OpaqueOutline> {
     dialects::passthrough(incoming.dialect.name())?.outline(&incoming.parts(body))
-}
-
-fn read_canonical(incoming: &IncomingRequest, body: &[u8]) -> Result<Arc<Accepted>, Fault> {
-    incoming.dialect.read_request(&incoming.parts(body)).map(Arc::new)
 }
 
 /// The encoding of a body. `None` if it is unknown.

@@ -33,7 +33,7 @@ pub(super) const KNOWN: &[&str] = &[
 
 /// Reads a request.
 pub(super) fn read(asked: &RequestParts<'_>) -> Result<Lossy<Request>, Fault> {
-    let body = read_object(asked.body)?;
+    let body = read_object(asked.body, asked.max_depth)?;
     let root = Node::dotted(&body);
     let mut reading = RequestReader {
         inputs: inputs(asked.body).unwrap_or_default(),

@@ -39,7 +39,7 @@ impl ClientDialect for Events {
     }
 
     fn read_request(&self, parts: &RequestParts<'_>) -> Result<Accepted, Fault> {
-        canonical_request::read(parts.body).map(|read| Accepted::new(read, *self))
+        canonical_request::read(parts).map(|read| Accepted::new(read, *self))
     }
 
     fn session(&self) -> Box<dyn Session> {

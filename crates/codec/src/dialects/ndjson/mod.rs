@@ -44,7 +44,7 @@ impl ClientDialect for NdJson {
     }
 
     fn read_request(&self, parts: &RequestParts<'_>) -> Result<Accepted, Fault> {
-        canonical_request::read(parts.body).map(|read| Accepted::new(read, *self))
+        canonical_request::read(parts).map(|read| Accepted::new(read, *self))
     }
 
     fn loss_of(&self, event: &Event<'_>) -> Option<Loss> {

@@ -66,7 +66,7 @@ pub(super) fn write(models: Models<'_>) -> Value {
 
 /// The model that a client asks about, without the default tag.
 pub(super) fn read_name(body: &[u8]) -> Result<String, Fault> {
-    let body = read_object(body)?;
+    let body = read_object(body, None)?;
     let root = Node::root(&body);
     // The older name of the member.
     let named = match root.get("model") {

@@ -89,7 +89,7 @@ impl ClientDialect for OpenAiChat {
     }
 
     fn read_request(&self, parts: &RequestParts<'_>) -> Result<Accepted, Fault> {
-        client_request::read(parts.body)
+        client_request::read(parts)
     }
 
     fn session(&self) -> Box<dyn Session> {

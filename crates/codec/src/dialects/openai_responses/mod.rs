@@ -89,7 +89,7 @@ impl ClientDialect for OpenAiResponses {
     }
 
     fn read_request(&self, parts: &RequestParts<'_>) -> Result<Accepted, Fault> {
-        Ok(Accepted::new(client_request::read(parts.body)?, StoreMembers::default()))
+        Ok(Accepted::new(client_request::read(parts)?, StoreMembers::default()))
     }
 
     fn session(&self) -> Box<dyn Session> {

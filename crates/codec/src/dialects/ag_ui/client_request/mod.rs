@@ -42,7 +42,7 @@ const KNOWN: [&str; 10] = [
 
 /// Reads a request.
 pub(super) fn read(asked: &RequestParts<'_>) -> Result<Accepted, Fault> {
-    let body = read_object(asked.body)?;
+    let body = read_object(asked.body, asked.max_depth)?;
     let root = Node::root(&body);
     let protocol = string(&root, "protocolVersion")?;
     let modern = protocol.is_some();

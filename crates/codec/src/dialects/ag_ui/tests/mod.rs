@@ -35,7 +35,12 @@ fn asked(more: &Value) -> Value {
 }
 
 fn read_at(path: &str, query: &str, body: &Value) -> Result<Accepted, Fault> {
-    AgUi.read_request(&RequestParts { path, query, body: body.to_string().as_bytes() })
+    AgUi.read_request(&RequestParts {
+        path,
+        query,
+        body: body.to_string().as_bytes(),
+        ..Default::default()
+    })
 }
 
 fn read(body: &Value) -> Accepted {

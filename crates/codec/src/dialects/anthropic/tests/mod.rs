@@ -27,8 +27,12 @@ fn target() -> Target<'static> {
 }
 
 fn read_request(body: &[u8]) -> Result<Lossy<Request>, Fault> {
-    let Accepted { request, losses, .. } =
-        Anthropic.read_request(&RequestParts { path: "/v1/messages", query: "", body })?;
+    let Accepted { request, losses, .. } = Anthropic.read_request(&RequestParts {
+        path: "/v1/messages",
+        query: "",
+        body,
+        ..Default::default()
+    })?;
     Ok(Lossy { value: request, losses })
 }
 

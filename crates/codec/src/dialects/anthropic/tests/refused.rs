@@ -10,7 +10,12 @@ use crate::dialects::{ClientDialect, RequestParts};
 fn a_token_count_needs_no_max_tokens() {
     let body = json!({"model": "m", "messages": [{"role": "user", "content": "q"}]}).to_string();
     let ask = |path| {
-        Anthropic.read_request(&RequestParts { path, query: "beta=true", body: body.as_bytes() })
+        Anthropic.read_request(&RequestParts {
+            path,
+            query: "beta=true",
+            body: body.as_bytes(),
+            ..Default::default()
+        })
     };
     assert!(ask("/v1/messages/count_tokens").is_ok());
     let fault = ask("/v1/messages").unwrap_err();

@@ -18,7 +18,7 @@ pub mod settings;
 /// Reads a request.
 pub fn read(asked: &RequestParts<'_>) -> Result<Accepted, Fault> {
     let (model, method) = address::read(asked.path)?;
-    let body = read_object(asked.body)?;
+    let body = read_object(asked.body, asked.max_depth)?;
     let root = Node::root(&body);
     let inner = match method {
         // A count request has contents only, or a whole request inside this member.

@@ -319,7 +319,7 @@ fn tight(arguments: &str) -> String {
 fn again(written: &Outgoing) -> Result<Lossy<Request>, Fault> {
     let Outgoing { path, query, body, .. } = written;
     let Accepted { request, losses, .. } =
-        Gemini.read_request(&RequestParts { path, query, body })?;
+        Gemini.read_request(&RequestParts { path, query, body, ..Default::default() })?;
     Ok(Lossy { value: request, losses })
 }
 

@@ -100,6 +100,6 @@ proptest! {
         // The same bytes in one piece give the same events.
         prop_assert_eq!(events(streamed, &variant, &[&pieces.concat()]).0, lines);
         let _ = Gemini.read_fault(400, &pieces.concat());
-        let _ = Gemini.read_request(&RequestParts { path: super::PATH, query: "", body: &pieces.concat() });
+        let _ = Gemini.read_request(&RequestParts { path: super::PATH, query: "", body: &pieces.concat(), ..Default::default() });
     }
 }

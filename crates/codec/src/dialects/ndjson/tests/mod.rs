@@ -15,7 +15,12 @@ fn identity() -> ReplyIdentity {
 
 fn read(body: &Value) -> Lossy<Request> {
     let body = body.to_string();
-    let asked = RequestParts { path: "/ndjson/chat", query: "", body: body.as_bytes() };
+    let asked = RequestParts {
+        path: "/ndjson/chat",
+        query: "",
+        body: body.as_bytes(),
+        ..Default::default()
+    };
     let Accepted { request, losses, .. } = NdJson.read_request(&asked).unwrap();
     Lossy { value: request, losses }
 }

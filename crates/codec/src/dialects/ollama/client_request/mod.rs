@@ -22,7 +22,7 @@ const GENERATE: &[&str] = &["prompt", "suffix", "system", "template", "context",
 
 /// Reads a request of either path.
 pub(super) fn read(asked: &RequestParts<'_>) -> Result<Accepted, Fault> {
-    let body = read_object(asked.body)?;
+    let body = read_object(asked.body, asked.max_depth)?;
     let root = Node::root(&body);
     let generates = asked.path == PATH_GENERATE;
     let own = if generates { GENERATE } else { CHAT };

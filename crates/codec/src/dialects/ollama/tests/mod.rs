@@ -19,7 +19,12 @@ use crate::dialects::{
 };
 
 fn read_at(path: &str, body: &Value) -> Result<Accepted, Fault> {
-    Ollama.read_request(&RequestParts { path, query: "", body: body.to_string().as_bytes() })
+    Ollama.read_request(&RequestParts {
+        path,
+        query: "",
+        body: body.to_string().as_bytes(),
+        ..Default::default()
+    })
 }
 
 fn read(body: &Value) -> Accepted {

@@ -4,11 +4,11 @@ use serde_json::{Map, Value};
 use throughline_canonical::{Fault, Loss, Output, Request, Tool, ToolChoice};
 
 use super::{ChatSession, NAME};
-use crate::dialects::Accepted;
 use crate::dialects::shared::fields::{count, flag, string};
 use crate::dialects::shared::openai_tools::read_function;
 use crate::dialects::shared::sampling::{read_sampling, read_stop};
 use crate::dialects::shared::thinking_options::read_thinking;
+use crate::dialects::{Accepted, RequestParts};
 use crate::json::{Node, read_object};
 
 mod messages;
@@ -48,8 +48,8 @@ const KNOWN: &[&str] = &[
 ];
 
 /// Reads a request.
-pub(super) fn read(body: &[u8]) -> Result<Accepted, Fault> {
-    let body = read_object(body)?;
+pub(super) fn read(asked: &RequestParts<'_>) -> Result<Accepted, Fault> {
+    let body = read_object(asked.body, asked.max_depth)?;
     let root = Node::root(&body);
     let mut losses = Vec::new();
     let mut extra = root.others(KNOWN);

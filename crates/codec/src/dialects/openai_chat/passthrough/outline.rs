@@ -366,7 +366,8 @@ mod tests {
         ] {
             let (body, found) = parts_of(message);
             assert_eq!(found, expected, "{message}");
-            let asked = RequestParts { path: "", query: "", body: body.as_bytes() };
+            let asked =
+                RequestParts { path: "", query: "", body: body.as_bytes(), ..Default::default() };
             let read =
                 crate::dialects::openai_chat::OpenAiChat.read_request(&asked).unwrap().request;
             let read: Vec<_> = read.messages[1]

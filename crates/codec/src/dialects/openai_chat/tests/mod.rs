@@ -21,8 +21,12 @@ fn identity() -> ReplyIdentity {
 }
 
 fn read_bytes(body: &[u8]) -> Result<Lossy<Request>, Fault> {
-    let Accepted { request, losses, .. } =
-        OpenAiChat.read_request(&RequestParts { path: "/v1/chat/completions", query: "", body })?;
+    let Accepted { request, losses, .. } = OpenAiChat.read_request(&RequestParts {
+        path: "/v1/chat/completions",
+        query: "",
+        body,
+        ..Default::default()
+    })?;
     Ok(Lossy { value: request, losses })
 }
 

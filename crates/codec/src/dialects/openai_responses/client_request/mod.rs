@@ -11,6 +11,7 @@ use throughline_canonical::{
 
 use self::items::Conversation;
 use super::{NAME, state};
+use crate::dialects::RequestParts;
 use crate::dialects::shared::losses::Losses;
 use crate::json::{Node, read_object};
 
@@ -40,8 +41,8 @@ const KNOWN: &[&str] = &[
 ];
 
 /// Reads a request.
-pub(super) fn read(body: &[u8]) -> Result<Lossy<Request>, Fault> {
-    read_value(&read_object(body)?, 0)
+pub(super) fn read(asked: &RequestParts<'_>) -> Result<Lossy<Request>, Fault> {
+    read_value(&read_object(asked.body, asked.max_depth)?, 0)
 }
 
 /// Reads a request that was parsed already. The client did not send the first `history` items.

@@ -429,6 +429,7 @@ fn a_response_echoes_its_request() {
         path: "/v1/responses",
         query: "",
         body: body.as_bytes(),
+        ..Default::default()
     });
     let mut writer = read.unwrap().reply_writer(&super::identity());
     let mut stream = Vec::new();

@@ -24,7 +24,12 @@ fn target() -> Target<'static> {
 }
 
 fn read_bytes(body: &[u8]) -> Result<Accepted, Fault> {
-    OpenAiResponses.read_request(&RequestParts { path: "/v1/responses", query: "", body })
+    OpenAiResponses.read_request(&RequestParts {
+        path: "/v1/responses",
+        query: "",
+        body,
+        ..Default::default()
+    })
 }
 
 fn read(body: &Value) -> Accepted {

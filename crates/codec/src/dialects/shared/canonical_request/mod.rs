@@ -7,6 +7,7 @@ use throughline_canonical::{Block, Fault, Loss, Lossy, Message, Output, Request,
 use super::fields::{flag, string};
 use super::frontend_settings;
 use super::losses::omit;
+use crate::dialects::RequestParts;
 use crate::json::{Node, read_object};
 
 mod blocks;
@@ -40,8 +41,8 @@ const SAID_OUTSIDE: &[&str] = &[
 ];
 
 /// Reads a request.
-pub(crate) fn read(body: &[u8]) -> Result<Lossy<Request>, Fault> {
-    let body = read_object(body)?;
+pub(crate) fn read(asked: &RequestParts<'_>) -> Result<Lossy<Request>, Fault> {
+    let body = read_object(asked.body, asked.max_depth)?;
     let root = Node::root(&body);
     let mut losses = Vec::new();
     let mut request = Request {

@@ -4,9 +4,9 @@ use throughline_canonical::{Fault, Request};
 
 use self::messages::Regenerate;
 use super::ContinuedMessage;
-use crate::dialects::Accepted;
 use crate::dialects::shared::fields::string;
 use crate::dialects::shared::frontend_settings;
+use crate::dialects::{Accepted, RequestParts};
 use crate::json::{Node, read_object};
 
 mod messages;
@@ -14,8 +14,8 @@ mod tool_parts;
 
 /// Reads a request. Unknown members are ignored: `useChat` adds any members that the application
 /// wants.
-pub(super) fn read(body: &[u8]) -> Result<Accepted, Fault> {
-    let body = read_object(body)?;
+pub(super) fn read(asked: &RequestParts<'_>) -> Result<Accepted, Fault> {
+    let body = read_object(asked.body, asked.max_depth)?;
     let root = Node::root(&body);
     let mut losses = Vec::new();
     let mut request = Request {

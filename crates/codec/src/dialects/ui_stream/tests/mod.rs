@@ -17,7 +17,7 @@ fn identity() -> ReplyIdentity {
 }
 
 fn read_bytes(body: &[u8]) -> Result<Accepted, Fault> {
-    UiStream.read_request(&RequestParts { path: "/ui/chat", query: "", body })
+    UiStream.read_request(&RequestParts { path: "/ui/chat", query: "", body, ..Default::default() })
 }
 
 fn read(body: &Value) -> Accepted {
