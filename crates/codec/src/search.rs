@@ -90,9 +90,81 @@ fn first_flag(flags: u64) -> Option<usize> {
     (flags != 0).then(|| (flags.trailing_zeros() / 8) as usize)
 }
 
+/// The positions of all special bytes.
+///
+/// The bytes are compared in blocks whose borders do not depend on what was found, so the processor
+/// compares the next block before it has handled the last position.
+pub(crate) struct Specials<'a> {
+    rest: &'a [u8],
+    /// Where `rest` begins.
+    next: usize,
+    /// One bit for each special byte of the block before `rest`.
+    found: u64,
+}
+
+impl<'a> Specials<'a> {
+    /// Starts at a position.
+    pub(crate) fn new(bytes: &'a [u8], at: usize) -> Self {
+        Self { rest: bytes.get(at..).unwrap_or_default(), next: at, found: 0 }
+    }
+}
+
+impl Iterator for Specials<'_> {
+    type Item = usize;
+
+    #[inline]
+    fn next(&mut self) -> Option<usize> {
+        while self.found == 0 {
+            if let Some((block, after)) = self.rest.split_first_chunk() {
+                (self.found, self.rest) = (find_specials(block), after);
+            } else if self.rest.is_empty() {
+                return None;
+            } else {
+                let mut padded = [b' '; BLOCK];
+                padded[..self.rest.len()].copy_from_slice(self.rest);
+                (self.found, self.rest) = (find_specials(&padded), &[]);
+            }
+            self.next += BLOCK;
+        }
+        let at = self.next - BLOCK + self.found.trailing_zeros() as usize;
+        self.found &= self.found - 1;
+        Some(at)
+    }
+}
+
+/// As many bytes as a number has bits.
+const BLOCK: usize = 64;
+
+/// Sets one bit for each special byte. Unlike the flags of [`flag_special`], each bit is exact.
+#[inline]
+fn find_specials(block: &[u8; BLOCK]) -> u64 {
+    let (words, _) = block.as_chunks::<8>();
+    words.iter().enumerate().fold(0, |found, (index, word)| {
+        let word = u64::from_le_bytes(*word);
+        // The high bit of each sum is clear if the byte is special. Nothing is carried over. With
+        // its second bit flipped, a quote is next to the control characters.
+        let control_or_quote = ((word ^ (ONES * 2)) & !HIGH) + ONES * (0x80 - 0x21);
+        let backslash = ((word ^ (ONES * u64::from(b'\\'))) & !HIGH) + ONES * 0x7f;
+        let flags = !(control_or_quote & backslash | word) & HIGH;
+        // Gathers the flags in one byte.
+        found | ((flags >> 7).wrapping_mul(0x0102_0408_1020_4080) >> 56) << (8 * index)
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn finds_all_special_bytes() {
+        let all: Vec<u8> = (0..=u8::MAX).chain((0..=u8::MAX).rev()).chain(*b"\"\"ab\\").collect();
+        for start in 0..all.len() {
+            let special = |at: &usize| is_special(b'"', all[*at]);
+            let expected: Vec<usize> = (start..all.len()).filter(special).collect();
+            assert_eq!(Specials::new(&all, start).collect::<Vec<_>>(), expected);
+        }
+        assert_eq!(Specials::new(b"a", 2).next(), None);
+    }
 
     #[test]
     fn finds_a_byte_at_every_position() {

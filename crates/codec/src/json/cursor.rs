@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 use super::string::decode;
-use crate::search::special;
+use crate::search::{Specials, special};
 
 /// A byte range in the text.
 pub type Span = Range<usize>;
@@ -277,16 +277,24 @@ impl<'a> Cursor<'a> {
             return self.error();
         }
         let start = self.at + 1;
-        let mut at = start;
-        loop {
-            at = special(self.bytes, at);
-            match self.bytes.get(at) {
-                Some(b'"') => {
+        let first = special(self.bytes, start);
+        if self.bytes.get(first) == Some(&b'"') {
+            self.at = first + 1;
+            return Ok(start..first);
+        }
+        // The end of the last escape.
+        let mut after = first;
+        for at in Specials::new(self.bytes, first) {
+            if at < after {
+                continue;
+            }
+            match self.bytes[at] {
+                b'"' => {
                     self.at = at + 1;
                     return Ok(start..at);
                 }
-                Some(b'\\') => match self.bytes.get(at + 1) {
-                    Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => at += 2,
+                b'\\' => match self.bytes.get(at + 1) {
+                    Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => after = at + 2,
                     Some(b'u') => {
                         for digit in at + 2..at + 6 {
                             match self.bytes.get(digit) {
@@ -295,15 +303,15 @@ impl<'a> Cursor<'a> {
                                 None => return Err(JsonError::Truncated(digit)),
                             }
                         }
-                        at += 6;
+                        after = at + 6;
                     }
                     Some(_) => return Err(JsonError::Unexpected(at + 1)),
                     None => return Err(JsonError::Truncated(at + 1)),
                 },
-                Some(_) => return Err(JsonError::Unexpected(at)),
-                None => return Err(JsonError::Truncated(at)),
+                _ => return Err(JsonError::Unexpected(at)),
             }
         }
+        Err(JsonError::Truncated(self.bytes.len()))
     }
 
     /// Skips the next value and returns its span, without white space around it.

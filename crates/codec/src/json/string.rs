@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::search::special;
+use crate::search::{Specials, special};
 
 /// Decodes an escaped string piece by piece, without building it.
 ///
@@ -55,23 +55,24 @@ pub(crate) fn quote_bytes(text: &str, out: &mut Vec<u8>) {
 }
 
 fn escape_pieces(text: &str, mut piece: impl FnMut(&str)) {
-    let mut rest = text;
-    loop {
-        let (plain, found) = rest.split_at(special(rest.as_bytes(), 0));
-        if !plain.is_empty() {
-            piece(plain);
+    let bytes = text.as_bytes();
+    let mut written = 0;
+    // Most short texts have no special byte, and `special` is faster for those.
+    for at in Specials::new(bytes, special(bytes, 0)) {
+        if written < at {
+            piece(&text[written..at]);
         }
-        let Some(&byte) = found.as_bytes().first() else {
-            return;
-        };
         // The usual ones are constants, so that they are stored without a call.
-        match byte {
+        match bytes[at] {
             b'"' => piece("\\\""),
             b'\\' => piece("\\\\"),
             b'\n' => piece("\\n"),
             control => piece(CONTROLS.get(usize::from(control)).unwrap_or(&"")),
         }
-        rest = &found[1..];
+        written = at + 1;
+    }
+    if written < text.len() {
+        piece(&text[written..]);
     }
 }
 
