@@ -9,9 +9,7 @@ use http_body::Frame;
 use serde_json::Value;
 use throughline_canonical::Fault;
 use throughline_codec::dialects::openai_responses::state::{Recorder, StatefulRequest};
-use throughline_codec::dialects::{
-    Accepted, Operation, ReplyIdentity, RequestParts, openai_responses,
-};
+use throughline_codec::dialects::{Accepted, Operation, ReplyIdentity, openai_responses};
 use throughline_gateway::backend::credential_fingerprint;
 use throughline_gateway::headers::callers_key;
 use throughline_gateway::reply::ReplyBody;
@@ -107,18 +105,17 @@ impl Responses {
     ) -> Result<Handling, Fault> {
         let settings = self.gateway.settings();
         let body = decompress_body(&settings, &incoming.headers, raw)?;
-        let Some(request) = StatefulRequest::read(&body) else {
-            // A backend could still read what we cannot, and continue the response of another owner.
-            let parts = RequestParts { path: &incoming.path, query: "", body: &body };
-            return incoming.dialect.read_request(&parts).map(|_| Handling::Plain);
-        };
+        let request =
+            StatefulRequest::read(&body, settings.limits.json_depth).map_err(|fault| {
+                // A backend could still read what we cannot, and continue the response of another owner.
+                check_json(&settings, &body).err().unwrap_or(fault)
+            })?;
         let counts = incoming.dialect.operation(&incoming.path) == Some(Operation::CountTokens);
         let store = request.store() && !counts && self.stores_responses();
         if !store && !request.needs_state() {
             return Ok(Handling::Plain);
         }
         request.check()?;
-        check_json(&settings, &body)?;
         let owner = credential_fingerprint(&callers_key(incoming));
         let backend = self.gateway.backend_for(incoming.pin.as_deref(), request.model())?;
         let native = backend.dialect.name() == openai_responses::NAME;

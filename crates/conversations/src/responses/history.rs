@@ -125,12 +125,12 @@ impl Responses {
         incoming: &IncomingRequest,
         raw: &Bytes,
     ) -> Result<(), Fault> {
-        let body = decompress_body(&self.gateway.settings(), &incoming.headers, raw)?;
+        let settings = self.gateway.settings();
+        let body = decompress_body(&settings, &incoming.headers, raw)?;
         if body.is_empty() {
             return Ok(());
         }
-        let request = StatefulRequest::read(&body)
-            .ok_or_else(|| Fault::invalid("the body is not a JSON object; send one"))?;
+        let request = StatefulRequest::read(&body, settings.limits.json_depth)?;
         request.check()?;
         self.history(owner, &request).await?;
         self.items(owner, &request.references()).await?;

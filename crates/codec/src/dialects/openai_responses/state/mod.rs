@@ -12,6 +12,7 @@ use super::client_reply::Writer;
 pub use super::client_reply::recorder::{Recorder, Written, WrittenEvent};
 use super::{StoreMembers, client_request};
 use crate::dialects::{Accepted, ReplyIdentity};
+use crate::json::read_object;
 
 mod repeated;
 
@@ -28,12 +29,14 @@ pub struct StatefulRequest {
 }
 
 impl StatefulRequest {
-    /// Reads a request; `None` if it is not an object. Other mistakes are reported when the request
-    /// is answered.
-    pub fn read(body: &[u8]) -> Option<Self> {
+    /// Reads a request that nests at most `max_depth` levels deep. Other mistakes than those of JSON
+    /// are reported when the request is answered.
+    pub fn read(body: &[u8], max_depth: usize) -> Result<Self, Fault> {
         let repeated = repeated::find(body, &[&STATE[..], &["input"]].concat());
-        let body = serde_json::from_slice(body).ok()?;
-        Some(Self { body, repeated })
+        let Value::Object(body) = read_object(body, Some(max_depth))? else {
+            return Err(Fault::invalid("the body is not a JSON object"));
+        };
+        Ok(Self { body, repeated })
     }
 
     /// Creates it from a JSON object.

@@ -1,41 +1,14 @@
 //! Duplicate members: we read the last one, but the provider that gets the bytes may read the
 //! first.
 
-use std::fmt;
+use crate::json::{decode, each_member};
 
-use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
-
-/// The first of these members that occurs more than once.
+/// The first of these members that occurs more than once. A body that is not an object has none; its
+/// reader reports that.
 pub(super) fn find(body: &[u8], members: &[&'static str]) -> Option<&'static str> {
-    let Names(names) = serde_json::from_slice(body).ok()?;
+    let mut names = Vec::new();
+    each_member(body, 0, |key, _, _| names.push(decode(key))).ok()?;
     members.iter().find(|member| names.iter().filter(|name| name == *member).count() > 1).copied()
-}
-
-/// The names of all members, with duplicates.
-struct Names(Vec<String>);
-
-impl<'de> Deserialize<'de> for Names {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(Object)
-    }
-}
-
-struct Object;
-
-impl<'de> Visitor<'de> for Object {
-    type Value = Names;
-
-    fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str("an object")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Names, A::Error> {
-        let mut names = Vec::new();
-        while let Some((name, IgnoredAny)) = members.next_entry::<String, IgnoredAny>()? {
-            names.push(name);
-        }
-        Ok(Names(names))
-    }
 }
 
 #[cfg(test)]
