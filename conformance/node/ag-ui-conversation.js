@@ -1,22 +1,22 @@
-// A conversation of an `HttpAgent` of `@ag-ui/client`, whichever version it is: the agent keeps the
-// messages, and sends back what it made of the events.
+// A conversation with an `HttpAgent` of any version of `@ag-ui/client`. The agent builds messages
+// from the events, keeps them and sends them back.
 
 import * as harness from "./harness.js";
 
 const TOOL = {
   name: harness.TOOL,
-  description: harness.TOOL_ABOUT,
+  description: harness.TOOL_DESCRIPTION,
   parameters: harness.TOOL_SCHEMA,
 };
 
-// The library warns of everything it would rather not have seen.
-const complaints = [];
+// The library prints a warning for everything that it finds wrong.
+const warnings = [];
 for (const level of ["warn", "error"]) {
-  console[level] = (...words) => complaints.push(words.map(String).join(" "));
+  console[level] = (...values) => warnings.push(values.map(String).join(" "));
 }
 
 export class Conversation {
-  #said = 0;
+  #messages = 0;
   // The body of the last request.
   sent;
 
@@ -29,7 +29,7 @@ export class Conversation {
         return init;
       }
     }
-    // An older one converts the old events, which is what they are sent for.
+    // Versions before 1.0 convert the events of older versions, which the gateway sends them.
     if (!modern) process.env.SUPPRESS_TRANSFORMATION_WARNINGS = "true";
     this.model = model;
     this.modern = modern;
@@ -49,13 +49,13 @@ export class Conversation {
 
   async ask(messages, more = {}) {
     for (const message of messages) {
-      this.#said += 1;
-      this.agent.messages.push({ id: `said-${this.#said}`, ...message });
+      this.#messages += 1;
+      this.agent.messages.push({ id: `client-${this.#messages}`, ...message });
     }
-    const known = seals(this.agent.messages);
+    const known = encryptedValues(this.agent.messages);
     const turn = harness.emptyTurn();
-    const stopped = new AbortController();
-    const clock = setTimeout(() => stopped.abort(), harness.PATIENCE);
+    const abort = new AbortController();
+    const timer = setTimeout(() => abort.abort(), harness.TIMEOUT_MS);
     const failures = [];
     try {
       await this.agent.runAgent(
@@ -63,7 +63,7 @@ export class Conversation {
           tools: [this.tool],
           context: [],
           forwardedProps: { model: this.model, reasoning_effort: "medium" },
-          abortController: stopped,
+          abortController: abort,
           ...more,
         },
         {
@@ -73,23 +73,25 @@ export class Conversation {
         },
       );
     } finally {
-      clearTimeout(clock);
+      clearTimeout(timer);
     }
     harness.check(failures.length === 0, `the run failed: ${failures.join("; ")}`);
-    const told = complaints.splice(0);
-    harness.check(told.length === 0, `the library complains: ${told.join("; ")}`);
-    // All that came sealed goes back, as it came.
-    for (const seal of known) {
-      harness.check(seals(this.sent.messages).includes(seal), "a sealed value was not sent back");
+    const printed = warnings.splice(0);
+    harness.check(printed.length === 0, `the library warns: ${printed.join("; ")}`);
+    // The library must send every encrypted value back, unchanged.
+    const sent = encryptedValues(this.sent.messages);
+    for (const value of known) {
+      harness.check(sent.includes(value), "an encrypted value was not sent back");
     }
-    turn.seals = seals(this.agent.messages).filter((seal) => !known.includes(seal));
-    // Clients of before 1.0 are not told which model it was.
+    const now = encryptedValues(this.agent.messages);
+    turn.signatures = now.filter((value) => !known.includes(value));
+    // The events for clients before 1.0 do not name the model.
     if (!this.modern) turn.model = this.model;
     return turn;
   }
 }
 
-function seals(messages) {
+function encryptedValues(messages) {
   return messages
     .flatMap((message) => [message, ...(message.toolCalls ?? [])])
     .map((part) => part.encryptedValue)
@@ -128,7 +130,7 @@ function add(turn, event) {
   }
 }
 
-/** What the harness has to know of a version. */
+/** The description of a version for the harness. */
 export function sdk(name, HttpAgent, { modern }) {
   return {
     name,
@@ -136,7 +138,7 @@ export function sdk(name, HttpAgent, { modern }) {
     model: "gpt-5.2",
     start: (model) => new Conversation(HttpAgent, model, { modern }),
     stops: ["tool_calls", "stop"],
-    sealed: modern,
-    counts: modern,
+    returnsSignatures: modern,
+    reportsUsage: modern,
   };
 }

@@ -1,5 +1,5 @@
-// Running a coding agent without a terminal: its own home folder, no key of this
-// machine, a time limit for each run.
+// Runs a coding agent without a terminal, with its own home folder, without the keys
+// of this machine, and with a time limit for each run.
 
 import { spawn } from "node:child_process";
 import { chmodSync, existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
@@ -10,7 +10,8 @@ import { fileURLToPath } from "node:url";
 import { recipe } from "./readme.js";
 
 const PACKAGES = join(dirname(fileURLToPath(import.meta.url)), "node_modules");
-// An agent must not update itself, call anyone but the gateway, or ask whether it may trust its folder.
+// An agent must not update itself, contact a server other than the gateway, or ask whether it may
+// trust its folder.
 const UNATTENDED = {
   CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC: "1",
   DISABLE_AUTOUPDATER: "1",
@@ -19,12 +20,12 @@ const UNATTENDED = {
   OPENCODE_DISABLE_AUTOUPDATE: "1",
   OPENCODE_DISABLE_MODELS_FETCH: "1",
 };
-// Milliseconds for one run; the slowest agent takes about seven seconds on an idle machine.
-const MAX_RUN = 45_000;
+// For one run; the slowest agent takes about seven seconds on an idle machine.
+const MAX_RUN_MS = 45_000;
 
 /** An installed agent with a home folder and a working directory that only this test uses. */
 export class Agent {
-  /** `program` is the command's name in the README, `start` what runs it. */
+  /** `program` is the command's name in the README, `start` the real command with its arguments. */
   constructor(name, program, start) {
     this.name = name;
     this.folder = mkdtempSync(join(tmpdir(), `throughline-${name}-`));
@@ -43,17 +44,17 @@ export class Agent {
     writeFileSync(path, text);
   }
 
-  /** Follows the README for a gateway at `url`, adding `words` to the command; returns what it prints. */
-  async run(url, words) {
+  /** Runs the README's recipe for a gateway at `url`, with more arguments; returns its output. */
+  async run(url, more) {
     const { files, command } = recipe(this.name, url);
     for (const [file, text] of Object.entries(files)) this.write(file, text);
-    return this.shell(`${command} "$@"`, words);
+    return this.shell(`${command} "$@"`, more);
   }
 
-  shell(script, words) {
-    const child = spawn("sh", ["-ec", script, "sh", ...words], {
+  shell(script, more) {
+    const child = spawn("sh", ["-ec", script, "sh", ...more], {
       cwd: join(this.folder, "work"),
-      // Nothing else of our environment: no key, no proxy, no other address.
+      // Nothing else of our environment: it may have keys, proxies and other addresses.
       env: {
         PATH: [join(this.folder, "bin"), process.env.PATH].join(delimiter),
         HOME: join(this.folder, "home"),
@@ -61,7 +62,7 @@ export class Agent {
         ...UNATTENDED,
       },
       stdio: ["ignore", "pipe", "pipe"],
-      // A group of its own, so that what the agent starts ends with it.
+      // In its own process group, so that the agent's own processes end with it.
       detached: true,
     });
     let printed = "";
@@ -76,7 +77,7 @@ export class Agent {
       }
     };
     return new Promise((resolve, reject) => {
-      const timer = setTimeout(stop, MAX_RUN);
+      const timer = setTimeout(stop, MAX_RUN_MS);
       child.on("error", reject);
       child.on("close", (code, signal) => {
         clearTimeout(timer);
@@ -92,12 +93,12 @@ export class Agent {
   }
 }
 
-/** Runs a JavaScript file of an installed package. */
+/** The command that runs a JavaScript file of an installed package. */
 export function script(...path) {
   return [process.execPath, join(PACKAGES, ...path)];
 }
 
-/** Runs a program of an installed package; nothing where there is none for this platform. */
+/** The command that runs a program of an installed package; undefined if it is not installed. */
 export function program(...path) {
   const found = join(PACKAGES, ...path);
   return existsSync(found) ? [found] : undefined;

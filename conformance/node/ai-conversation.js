@@ -1,5 +1,5 @@
-// A conversation by the `ai` package, the same for each of its providers. What
-// a provider needs besides is in its own file.
+// A conversation with the `ai` package. Each of its providers has its own file for
+// what differs.
 
 import { jsonSchema, streamText, tool } from "ai";
 
@@ -8,11 +8,11 @@ import * as harness from "./harness.js";
 export class Conversation {
   messages = [];
 
-  /** `seal` finds the opaque value in a part's `providerMetadata`, if it has one. */
-  constructor({ model, providerOptions, seal }) {
+  /** `signature` reads the signature from a part's `providerMetadata`, if it has one. */
+  constructor({ model, providerOptions, signature }) {
     this.model = model;
     this.providerOptions = providerOptions;
-    this.seal = seal;
+    this.signature = signature;
   }
 
   say(text) {
@@ -33,7 +33,7 @@ export class Conversation {
 
   async ask(message) {
     this.messages.push(message);
-    // Printed to the user's terminal unless somebody takes them: something looked wrong to the package.
+    // The package would print its warnings; here they fail the turn.
     const warnings = [];
     globalThis.AI_SDK_LOG_WARNINGS = (event) => warnings.push(...event.warnings);
     const result = streamText({
@@ -41,26 +41,23 @@ export class Conversation {
       providerOptions: this.providerOptions,
       // A retry would hide a failed request.
       maxRetries: 0,
-      abortSignal: AbortSignal.timeout(harness.PATIENCE),
-      // Without `execute` the loop is ours, one request a turn.
+      abortSignal: AbortSignal.timeout(harness.TIMEOUT_MS),
+      // Without `execute` the package sends one request per turn, and we run the tool loop.
       tools: {
         [harness.TOOL]: tool({
-          description: harness.TOOL_ABOUT,
+          description: harness.TOOL_DESCRIPTION,
           inputSchema: jsonSchema(harness.TOOL_SCHEMA),
         }),
       },
       messages: this.messages,
-      // The package prints errors of a stream unless somebody takes them.
+      // The package would print the errors of a stream; the loop below throws them.
       onError: () => {},
     });
     const turn = harness.emptyTurn();
-    const note = (part) => {
-      const seal = part.providerMetadata && this.seal(part.providerMetadata);
-      if (seal) turn.seals.push(seal);
-    };
     for await (const part of result.fullStream) {
       if (part.type === "error") throw part.error;
-      note(part);
+      const signature = part.providerMetadata && this.signature(part.providerMetadata);
+      if (signature) turn.signatures.push(signature);
     }
     harness.check(warnings.length === 0, `the package warns: ${JSON.stringify(warnings)}`);
     turn.reasoning = (await result.reasoningText) ?? "";
@@ -82,13 +79,13 @@ export class Conversation {
 }
 
 /** The description of an SDK for the harness, for a provider of this package. */
-export function sdk({ name, dialect, model, sealed = true, conversation }) {
+export function sdk({ name, dialect, model, returnsSignatures = true, conversation }) {
   return {
     name: `ai with ${name}`,
     dialect,
     model,
-    start: (asked) => new Conversation(conversation(asked)),
+    start: (name) => new Conversation(conversation(name)),
     stops: ["tool-calls", "stop"],
-    sealed,
+    returnsSignatures,
   };
 }

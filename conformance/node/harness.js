@@ -1,26 +1,29 @@
-// What every SDK has to show, whichever SDK it is: the same as in
-// ../python/harness.py, for Node. An SDK's own file says how it asks, how it
-// keeps a history and what it calls things.
+// The scenarios and checks that are the same for every SDK, as in
+// ../python/harness.py. Each SDK has its own file, which knows how the SDK sends a
+// request, how it keeps a history and what its types are called.
 //
-// The gateway's address comes by environment (THROUGHLINE_URL); which backends
-// there are and where their simulators listen, the gateway tells.
+// THROUGHLINE_URL is the gateway's address. The gateway's admin API lists the
+// backends and the addresses of their simulators.
 
 export const GATEWAY = (process.env.THROUGHLINE_URL ?? "").replace(/\/$/, "");
-// Milliseconds; long enough for a busy machine, a reply of a simulator takes few.
-export const PATIENCE = 30_000;
+// A simulator replies within milliseconds; the rest is for a busy machine.
+export const TIMEOUT_MS = 30_000;
 
 export const TOOL = "get_weather";
-export const TOOL_ABOUT = "The weather in a city";
+export const TOOL_DESCRIPTION = "The weather in a city";
 export const TOOL_SCHEMA = {
   type: "object",
   properties: { city: { type: "string" } },
   required: ["city"],
 };
 const RESULT = "17 degrees and a light wind";
-// What stands for a turn of which nothing is left. No turn here is one.
-const NOTICE = "[reasoning omitted]";
+// The gateway sends this for an assistant turn that lost all its content. No turn here does.
+const PLACEHOLDER = "[reasoning omitted]";
 
-/** One reply, as the SDK's types show it; `seals` are the values it carries and cannot read. */
+/**
+ * One reply, as the SDK's types show it. `signatures` has the signatures and encrypted contents,
+ * which the SDK returns unread.
+ */
 export function emptyTurn() {
   return {
     reasoning: "",
@@ -29,30 +32,30 @@ export function emptyTurn() {
     stop: "",
     inputTokens: 0,
     outputTokens: 0,
-    seals: [],
+    signatures: [],
     model: "",
   };
 }
 
-class Failed extends Error {}
+class CheckFailed extends Error {}
 
-export function check(holds, otherwise) {
-  if (!holds) throw new Failed(otherwise);
+export function check(condition, message) {
+  if (!condition) throw new CheckFailed(message);
 }
 
-/** Plain HTTP for what is not the SDK's: the admin API and the recordings. */
+/** Sends a request without an SDK: to the admin API or to a recording. */
 async function http(method, url, body) {
   const reply = await fetch(url, {
     method,
     headers: { "content-type": "application/json" },
     body: body === undefined ? undefined : JSON.stringify(body),
-    signal: AbortSignal.timeout(PATIENCE),
+    signal: AbortSignal.timeout(TIMEOUT_MS),
   });
   check(reply.ok, `${method} ${url} answered ${reply.status}`);
   return reply.json();
 }
 
-/** A backend of the gateway and the recording of the simulator behind it. */
+/** A backend of the gateway, with the recording of its simulator. */
 class Upstream {
   constructor(entry) {
     this.name = entry.name;
@@ -67,22 +70,22 @@ class Upstream {
     this.seen = (await http("GET", this.recording)).last;
   }
 
-  /** The bodies that came since the last look; a refusal among them is a failure. */
+  /** Returns the bodies since the last call; fails if one of them was refused. */
   async received() {
     const listed = await http("GET", `${this.recording}?after=${this.seen}`);
     this.seen = listed.last;
-    const asked = listed.requests.filter((entry) => entry.method === "POST");
-    for (const entry of asked) {
+    const posted = listed.requests.filter((entry) => entry.method === "POST");
+    for (const entry of posted) {
       check(
         entry.status === 200,
         `\`${this.name}\` refused with ${entry.status}: ${JSON.stringify(entry.refusal)}`,
       );
     }
-    return asked.map((entry) => JSON.parse(Buffer.from(entry.body_base64, "base64")));
+    return posted.map((entry) => JSON.parse(Buffer.from(entry.body_base64, "base64")));
   }
 }
 
-/** The thinking in a request's history, in the places where each dialect has it. */
+/** The thinking in a request's history, from the members that each dialect uses. */
 const THINKING = {
   anthropic: (body) =>
     body.messages
@@ -100,36 +103,39 @@ const THINKING = {
       (message) =>
         message.reasoning_content ||
         message.reasoning ||
-        // Some servers have no member for it: it stays in the text it came in.
+        // Some servers have no member for thinking and keep it as tags in the text.
         JSON.stringify(message.content ?? "").includes("<think>"),
     ),
 };
 
-/** What every turn shows; answers its first call, if there is one. */
+/** Checks what every turn has in common; returns its first call, if there is one. */
 function checkTurn(sdk, turn, where, calls) {
   const shown = JSON.stringify;
-  check(turn.reasoning.trim(), `${where}: no reasoning was seen`);
-  check(!turn.text.includes("<think"), `${where}: a tag in the text: ${shown(turn.text)}`);
-  check(turn.text.trim(), `${where}: no text was seen`);
+  check(turn.reasoning.trim(), `${where}: there is no reasoning`);
+  check(!turn.text.includes("<think"), `${where}: the text has a tag: ${shown(turn.text)}`);
+  check(turn.text.trim(), `${where}: there is no text`);
   const stop = calls > 0 ? sdk.stops[0] : sdk.stops[1];
-  check(turn.stop === stop, `${where}: stopped for ${shown(turn.stop)}, not ${shown(stop)}`);
+  check(turn.stop === stop, `${where}: the stop reason is ${shown(turn.stop)}, not ${shown(stop)}`);
   check(
-    sdk.counts === false || (turn.inputTokens > 0 && turn.outputTokens > 0),
+    sdk.reportsUsage === false || (turn.inputTokens > 0 && turn.outputTokens > 0),
     `${where}: usage is ${turn.inputTokens} in, ${turn.outputTokens} out`,
   );
-  if (sdk.sealed) {
-    check(turn.seals.length > 0, `${where}: nothing seals the reasoning, so it cannot come back`);
+  if (sdk.returnsSignatures) {
+    check(
+      turn.signatures.length > 0,
+      `${where}: the reasoning has no signature, so it cannot be sent back`,
+    );
   }
   check(
     turn.model === sdk.model,
-    `${where}: answered as ${shown(turn.model)}, asked was ${shown(sdk.model)}`,
+    `${where}: the reply names the model ${shown(turn.model)}, the request ${shown(sdk.model)}`,
   );
   check(
     turn.calls.length === calls,
     `${where}: ${turn.calls.length} tool calls, not ${calls}: ${shown(turn.calls)}`,
   );
   for (const call of turn.calls) {
-    check(call.name === TOOL, `${where}: the call is of ${shown(call.name)}`);
+    check(call.name === TOOL, `${where}: the called tool is ${shown(call.name)}`);
     check(call.id, `${where}: the call has no id`);
     const city = call.arguments?.city;
     check(
@@ -142,7 +148,7 @@ function checkTurn(sdk, turn, where, calls) {
   return turn.calls[0];
 }
 
-/** One request came and was not refused; with thinking in it where there has to be. */
+/** Checks that one request came and was not refused; `thinking`: that it has thinking in it. */
 async function checkReceived(upstream, where, { thinking }) {
   const bodies = await upstream.received();
   check(
@@ -150,14 +156,17 @@ async function checkReceived(upstream, where, { thinking }) {
     `${where}: \`${upstream.name}\` got ${bodies.length} requests, not one`,
   );
   check(
-    !JSON.stringify(bodies[0]).includes(NOTICE),
-    `${where}: \`${upstream.name}\` was told "${NOTICE}" where no turn is empty`,
+    !JSON.stringify(bodies[0]).includes(PLACEHOLDER),
+    `${where}: \`${upstream.name}\` got "${PLACEHOLDER}" although no turn is empty`,
   );
   const found = THINKING[upstream.dialect](bodies[0]).filter(Boolean);
-  check(found.length > 0 || !thinking, `${where}: \`${upstream.name}\` got its thinking not back`);
+  check(
+    found.length > 0 || !thinking,
+    `${where}: \`${upstream.name}\` did not get its thinking back`,
+  );
 }
 
-/** The model calls a tool and answers from its result, the thinking back in its place. */
+/** The model calls a tool and answers from its result; its thinking is sent back. */
 async function toolLoop(sdk, upstream) {
   await upstream.activate();
   const conversation = sdk.start(sdk.model);
@@ -171,7 +180,7 @@ async function toolLoop(sdk, upstream) {
 }
 
 /** Two calls in one turn, and both results in the next. */
-async function callsAtOnce(sdk, upstream) {
+async function parallelCalls(sdk, upstream) {
   await upstream.activate();
   const conversation = sdk.start(sdk.model);
   let turn = await conversation.say("Use a tool in parallel, please.");
@@ -186,8 +195,8 @@ async function callsAtOnce(sdk, upstream) {
   await checkReceived(upstream, "second turn", { thinking: true });
 }
 
-/** A switch between a call and its result, a loop there, and back again. */
-async function switched(sdk, first, second) {
+/** A switch between a call and its result, a tool loop on the other backend, and back. */
+async function switchAndBack(sdk, first, second) {
   await first.activate();
   const conversation = sdk.start(sdk.model);
   let turn = await conversation.say("Use a tool, please.");
@@ -207,13 +216,13 @@ async function switched(sdk, first, second) {
   await first.activate();
   turn = await conversation.say("Use a tool once more.");
   checkTurn(sdk, turn, "back", 1);
-  // Whoever signs reads all it has signed. Few others want reasoning of earlier
-  // questions, and those that do refuse what lacks it.
+  // Upstreams that sign want all thinking that they have signed. Few others want the
+  // reasoning of earlier questions, and those refuse a request without it.
   const signs = !["openai_chat", "ollama"].includes(first.dialect);
   await checkReceived(first, "back", { thinking: signs });
 }
 
-/** Each upstream of another dialect, and a switch from each to the next. */
+/** The scenarios: each upstream of another dialect, a switch from each to the next. */
 function scenarios(sdk, upstreams) {
   const others = upstreams.filter((upstream) => upstream.dialect !== sdk.dialect);
   if (others.length === 0) {
@@ -224,38 +233,38 @@ function scenarios(sdk, upstreams) {
   return [
     ...others.flatMap((one) => [
       [`over ${one.name}`, () => toolLoop(sdk, one)],
-      [`over ${one.name}, two calls at once`, () => callsAtOnce(sdk, one)],
+      [`over ${one.name}, two calls at once`, () => parallelCalls(sdk, one)],
     ]),
     ...others
       .map((one, index) => [one, next(index)])
       .filter(([one, other]) => one !== other)
       .map(([one, other]) => [
         `from ${one.name} to ${other.name} and back`,
-        () => switched(sdk, one, other),
+        () => switchAndBack(sdk, one, other),
       ]),
   ];
 }
 
 /**
- * Runs every scenario of the given SDKs and ends the process.
+ * Runs every scenario of the given SDKs and exits.
  *
- * An SDK is `{ name, dialect, model, start, stops, sealed, counts }`: `start(model)`
- * opens a conversation with `say(text)` and `answer([[call, result], ...])`,
- * each a turn; `stops` are what it says at the end of a turn that calls a tool and of
- * one that does not; `sealed`, whether its history has opaque values in it; `counts`, false
- * where it is not told of tokens.
+ * An SDK is `{ name, dialect, model, start, stops, returnsSignatures, reportsUsage }`.
+ * `start(model)` opens a conversation; its methods `say(text)` and `answer([[call, result], ...])`
+ * each return a turn. `stops` has the stop reason of a turn that calls a tool, and of one that does not.
+ * `returnsSignatures`: it sends signatures or encrypted contents back with the history.
+ * `reportsUsage`: false if it does not show the numbers of tokens.
  */
 export async function main(...sdks) {
-  const upstreams = await list();
+  const upstreams = await listUpstreams();
   const all = sdks.flatMap((sdk) =>
     scenarios(sdk, upstreams).map(([name, scenario]) => [`${sdk.name} ${name}`, scenario]),
   );
   await run(all);
 }
 
-/** Runs one scenario of a library's own over every upstream, and ends the process. */
-export async function each(name, scenario) {
-  const upstreams = await list();
+/** Runs one scenario over every upstream and exits; for what only one library has. */
+export async function runOverEach(name, scenario) {
+  const upstreams = await listUpstreams();
   await run(
     upstreams.map((upstream) => [
       `${name} over ${upstream.name}`,
@@ -267,7 +276,7 @@ export async function each(name, scenario) {
   );
 }
 
-async function list() {
+async function listUpstreams() {
   const listed = await http("GET", `${GATEWAY}/admin/backends`);
   return listed.backends.map((entry) => new Upstream(entry));
 }
@@ -282,17 +291,17 @@ async function run(scenarios) {
       console.log(`ok      ${name} (${took} ms)`);
     } catch (failure) {
       failed += 1;
-      console.log(`FAILED  ${name}\n        ${told(failure)}`);
+      console.log(`FAILED  ${name}\n        ${describe(failure)}`);
     }
   }
   process.exit(failed > 0 ? 1 : 0);
 }
 
-/** A failed check in a sentence; anything else with the line of ours it came through. */
-function told(failure) {
-  if (failure instanceof Failed) return failure.message;
+/** The message of a failed check; for any other error also our line that threw it. */
+function describe(failure) {
+  if (failure instanceof CheckFailed) return failure.message;
   const frames = String(failure?.stack ?? "").split("\n");
   const ours = frames.find((line) => line.includes("file:") && !line.includes("node_modules"));
-  const place = ours ? ` (${ours.trim()})` : "";
-  return `${failure?.name ?? "Error"}: ${failure?.message ?? failure}${place}`;
+  const location = ours ? ` (${ours.trim()})` : "";
+  return `${failure?.name ?? "Error"}: ${failure?.message ?? failure}${location}`;
 }

@@ -1,4 +1,4 @@
-// The recipes of the project's README, so that what people copy is what is tested.
+// Reads recipes from the project's README, so that the tests run what people copy.
 //
 // A recipe is a fenced block after a comment `<!-- recipe: NAME [FILE] -->`. With a
 // FILE it is the content of that file, `~/` being the home folder. Without one it is
@@ -14,8 +14,8 @@ const ADDRESS = "http://127.0.0.1:8484";
 export function recipe(name, url) {
   const blocks = /<!-- recipe: (\S+)(?: (\S+))? -->\n+```\w*\n([^]*?)```/g;
   const found = { files: {}, command: "" };
-  for (const [, whose, file, text] of readme().matchAll(blocks)) {
-    if (whose !== name) continue;
+  for (const [, recipeName, file, text] of readme().matchAll(blocks)) {
+    if (recipeName !== name) continue;
     const block = text.replaceAll(ADDRESS, url);
     if (file) found.files[file] = block;
     else found.command = block.trimEnd();
@@ -24,7 +24,7 @@ export function recipe(name, url) {
   return found;
 }
 
-/** The README of the repository that the working directory belongs to. */
+/** The README of the repository that contains the working directory. */
 function readme() {
   for (let folder = process.cwd(); ; folder = dirname(folder)) {
     const path = join(folder, "README.md");

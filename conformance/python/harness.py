@@ -1,12 +1,12 @@
-"""What every SDK has to show, whichever SDK it is.
+"""The scenarios and checks that are the same for every SDK.
 
-An SDK's own file says how it asks, how it keeps a history and what it calls
-things; here is what is asked of it, over which upstreams, and how the answers
-are judged. What the upstreams really received is read from the simulators'
-recordings, because a client that recovers by itself hides a refusal.
+Each SDK has its own file, which knows how the SDK sends a request, how it keeps
+a history and what its types are called. This file has the questions, the
+upstreams and the checks. It reads what an upstream received from the simulator's
+recording, because a client that recovers by itself hides a refusal.
 
-The gateway's address comes by environment (THROUGHLINE_URL); which backends
-there are and where their simulators listen, the gateway tells.
+THROUGHLINE_URL is the gateway's address. The gateway's admin API lists the
+backends and the addresses of their simulators.
 """
 
 import base64
@@ -20,19 +20,19 @@ import warnings
 from dataclasses import dataclass, field
 
 GATEWAY = os.environ.get("THROUGHLINE_URL", "").rstrip("/")
-# Long enough for a busy machine; a reply of a simulator takes milliseconds.
-PATIENCE = 30
+# Seconds. A simulator replies within milliseconds; the rest is for a busy machine.
+TIMEOUT = 30
 
 TOOL = "get_weather"
-TOOL_ABOUT = "The weather in a city"
+TOOL_DESCRIPTION = "The weather in a city"
 TOOL_SCHEMA = {
     "type": "object",
     "properties": {"city": {"type": "string"}},
     "required": ["city"],
 }
 RESULT = "17 degrees and a light wind"
-# What stands for a turn of which nothing is left. No turn here is one.
-NOTICE = "[reasoning omitted]"
+# The gateway sends this for an assistant turn that lost all its content. No turn here does.
+PLACEHOLDER = "[reasoning omitted]"
 
 
 @dataclass
@@ -54,8 +54,8 @@ class Turn:
     stop: str = ""
     input_tokens: int = 0
     output_tokens: int = 0
-    # Signatures, encrypted contents: what an SDK carries and cannot read.
-    seals: list = field(default_factory=list)
+    # Signatures and encrypted contents, which the SDK returns unread.
+    signatures: list = field(default_factory=list)
     model: str = ""
 
 
@@ -63,32 +63,32 @@ class Turn:
 class Sdk:
     """What differs between SDKs.
 
-    `start(model)` opens a conversation with `say(text)` and `answer(results)`,
-    pairs of a call and its result, each a `Turn`; its history is the SDK's
-    business.
+    `start(model)` opens a conversation, which keeps its own history. Its methods
+    `say(text)` and `answer(results)` each return a `Turn`; `results` are pairs of
+    a call and its result.
     """
 
     name: str
     dialect: str
     model: str
     start: object
-    # What the SDK says at the end of a turn that calls a tool, and of one that does not.
+    # The SDK's stop reason of a turn that calls a tool, and of one that does not.
     stops: tuple
-    # Whether the history that goes back has opaque values in it.
-    sealed: bool = True
+    # Whether the SDK sends signatures or encrypted contents back with the history.
+    returns_signatures: bool = True
 
 
 def http(method, url, body=None):
-    """Plain HTTP for what is not the SDK's: the admin API and the recordings."""
+    """Sends a request without an SDK: to the admin API or to a recording."""
     data = None if body is None else json.dumps(body).encode()
     headers = {"content-type": "application/json"}
     request = urllib.request.Request(url, data=data, method=method, headers=headers)
-    with urllib.request.urlopen(request, timeout=PATIENCE) as reply:
+    with urllib.request.urlopen(request, timeout=TIMEOUT) as reply:
         return json.load(reply)
 
 
 class Upstream:
-    """A backend of the gateway and the recording of the simulator behind it."""
+    """A backend of the gateway, with the recording of its simulator."""
 
     def __init__(self, entry):
         self.name = entry["name"]
@@ -102,20 +102,20 @@ class Upstream:
         self.seen = http("GET", self.recording)["last"]
 
     def received(self):
-        """The bodies that came since the last look; a refusal among them is a failure."""
+        """Returns the bodies since the last call; fails if one of them was refused."""
         listed = http("GET", f"{self.recording}?after={self.seen}")
         self.seen = listed["last"]
-        asked = [entry for entry in listed["requests"] if entry["method"] == "POST"]
-        for entry in asked:
+        posted = [entry for entry in listed["requests"] if entry["method"] == "POST"]
+        for entry in posted:
             check(
                 entry["status"] == 200,
                 f"`{self.name}` refused with {entry['status']}: {entry['refusal']}",
             )
-        return [json.loads(base64.b64decode(entry["body_base64"])) for entry in asked]
+        return [json.loads(base64.b64decode(entry["body_base64"])) for entry in posted]
 
 
 def thinking_in(dialect, body):
-    """The thinking in a request's history, in the places where its dialect has it."""
+    """Returns the thinking in a request's history, from the members that its dialect uses."""
     found = []
     if dialect == "anthropic":
         for message in body["messages"]:
@@ -136,43 +136,46 @@ def thinking_in(dialect, body):
     elif dialect == "openai_chat":
         for message in body["messages"]:
             found.append(message.get("reasoning_content") or message.get("reasoning"))
-            # Some servers have no member for it: it stays in the text it came in.
+            # Some servers have no member for thinking and keep it as tags in the text.
             found.append("<think>" in json.dumps(message.get("content")))
     return [value for value in found if value]
 
 
-class Failed(Exception):
+class CheckFailed(Exception):
     """A check that does not hold."""
 
 
-def check(holds, otherwise):
-    if not holds:
-        raise Failed(otherwise)
+def check(condition, message):
+    if not condition:
+        raise CheckFailed(message)
 
 
 def check_turn(sdk, turn, where, calls):
-    """What every turn shows; answers its first call, if there is one."""
-    check(turn.reasoning.strip(), f"{where}: no reasoning was seen")
-    check("<think" not in turn.text, f"{where}: a tag in the text: {turn.text!r}")
-    check(turn.text.strip(), f"{where}: no text was seen")
+    """Checks what every turn has in common; returns its first call, if there is one."""
+    check(turn.reasoning.strip(), f"{where}: there is no reasoning")
+    check("<think" not in turn.text, f"{where}: the text has a tag: {turn.text!r}")
+    check(turn.text.strip(), f"{where}: there is no text")
     stop = sdk.stops[0] if calls else sdk.stops[1]
-    check(turn.stop == stop, f"{where}: stopped for {turn.stop!r}, not {stop!r}")
+    check(turn.stop == stop, f"{where}: the stop reason is {turn.stop!r}, not {stop!r}")
     check(
         turn.input_tokens > 0 and turn.output_tokens > 0,
         f"{where}: usage is {turn.input_tokens} in, {turn.output_tokens} out",
     )
-    if sdk.sealed:
-        check(turn.seals, f"{where}: nothing seals the reasoning, so it cannot come back")
+    if sdk.returns_signatures:
+        check(
+            turn.signatures,
+            f"{where}: the reasoning has no signature, so it cannot be sent back",
+        )
     check(
         turn.model == sdk.model,
-        f"{where}: answered as {turn.model!r}, asked was {sdk.model!r}",
+        f"{where}: the reply names the model {turn.model!r}, the request {sdk.model!r}",
     )
     check(
         len(turn.calls) == calls,
         f"{where}: {len(turn.calls)} tool calls, not {calls}: {turn.calls}",
     )
     for call in turn.calls:
-        check(call.name == TOOL, f"{where}: the call is of {call.name!r}")
+        check(call.name == TOOL, f"{where}: the called tool is {call.name!r}")
         check(call.id, f"{where}: the call has no id")
         city = call.arguments.get("city")
         check(
@@ -185,25 +188,25 @@ def check_turn(sdk, turn, where, calls):
 
 
 def check_received(upstream, where, thinking):
-    """One request came and was not refused; with thinking in it where there has to be."""
+    """Checks that one request came and was not refused; `thinking`: that it has thinking in it."""
     bodies = upstream.received()
     check(
         len(bodies) == 1,
         f"{where}: `{upstream.name}` got {len(bodies)} requests, not one",
     )
     check(
-        NOTICE not in json.dumps(bodies[0]),
-        f"{where}: `{upstream.name}` was told {NOTICE!r} where no turn is empty",
+        PLACEHOLDER not in json.dumps(bodies[0]),
+        f"{where}: `{upstream.name}` got {PLACEHOLDER!r} although no turn is empty",
     )
     found = thinking_in(upstream.dialect, bodies[0])
     check(
         found or not thinking,
-        f"{where}: `{upstream.name}` got its thinking not back",
+        f"{where}: `{upstream.name}` did not get its thinking back",
     )
 
 
 def tool_loop(sdk, upstream):
-    """The model calls a tool and answers from its result, the thinking back in its place."""
+    """The model calls a tool and answers from its result; its thinking is sent back."""
     upstream.activate()
     conversation = sdk.start(sdk.model)
     turn = conversation.say("Use a tool: what is the weather like?")
@@ -215,7 +218,7 @@ def tool_loop(sdk, upstream):
     check_received(upstream, "second turn", thinking=True)
 
 
-def calls_at_once(sdk, upstream):
+def parallel_calls(sdk, upstream):
     """Two calls in one turn, and both results in the next."""
     upstream.activate()
     conversation = sdk.start(sdk.model)
@@ -230,8 +233,8 @@ def calls_at_once(sdk, upstream):
     check_received(upstream, "second turn", thinking=True)
 
 
-def switched(sdk, first, second):
-    """A switch between a call and its result, a turn there, and back again."""
+def switch_and_back(sdk, first, second):
+    """A switch between a call and its result, a tool loop on the other backend, and back."""
     first.activate()
     conversation = sdk.start(sdk.model)
     call = check_turn(sdk, conversation.say("Use a tool, please."), "before", calls=1)
@@ -250,14 +253,14 @@ def switched(sdk, first, second):
     check_received(second, "the next loop's end", thinking=True)
     first.activate()
     check_turn(sdk, conversation.say("Use a tool once more."), "back", calls=1)
-    # Whoever signs reads all it has signed. Few others want reasoning of earlier
-    # questions, and those that do refuse what lacks it.
+    # Upstreams that sign want all thinking that they have signed. Few others want the
+    # reasoning of earlier questions, and those refuse a request without it.
     signs = first.dialect not in ("openai_chat", "ollama")
     check_received(first, "back", thinking=signs)
 
 
 def scenarios(sdk, upstreams):
-    """Each upstream of another dialect, and a switch from each to the next."""
+    """Yields the scenarios: each upstream of another dialect, a switch from each to the next."""
     others = [upstream for upstream in upstreams if upstream.dialect != sdk.dialect]
     if not others:
         raise SystemExit(f"FAILED  {sdk.name}: no backend speaks another dialect")
@@ -265,17 +268,17 @@ def scenarios(sdk, upstreams):
         yield f"over {upstream.name}", lambda it=upstream: tool_loop(sdk, it)
         yield (
             f"over {upstream.name}, two calls at once",
-            lambda it=upstream: calls_at_once(sdk, it),
+            lambda it=upstream: parallel_calls(sdk, it),
         )
     for first, second in zip(others, others[1:] + others[:1]):
         if first is not second:
             name = f"from {first.name} to {second.name} and back"
-            yield name, lambda a=first, b=second: switched(sdk, a, b)
+            yield name, lambda a=first, b=second: switch_and_back(sdk, a, b)
 
 
 def main(*sdks):
-    """Runs every scenario of the given SDKs; ends the process."""
-    # Some SDKs warn of ageing models and settings; they are what we came to try.
+    """Runs every scenario of the given SDKs and exits."""
+    # Some SDKs warn about old models and settings, which are used here on purpose.
     warnings.simplefilter("ignore")
     listed = http("GET", f"{GATEWAY}/admin/backends")["backends"]
     upstreams = [Upstream(entry) for entry in listed]
@@ -287,21 +290,21 @@ def main(*sdks):
                 scenario()
             except Exception as failure:  # an SDK may raise anything
                 failed += 1
-                print(f"FAILED  {sdk.name} {name}\n        {told(failure)}", flush=True)
+                print(f"FAILED  {sdk.name} {name}\n        {describe(failure)}", flush=True)
             else:
                 took = (time.monotonic() - started) * 1000
                 print(f"ok      {sdk.name} {name} ({took:.0f} ms)", flush=True)
     sys.exit(1 if failed else 0)
 
 
-def told(failure):
-    """A failed check in a sentence; anything else with the line of ours it came through."""
-    if isinstance(failure, Failed):
+def describe(failure):
+    """Returns the message of a failed check; for other exceptions also our line."""
+    if isinstance(failure, CheckFailed):
         return str(failure)
     ours = [
         frame
         for frame in traceback.extract_tb(failure.__traceback__)
         if os.path.dirname(frame.filename) == os.path.dirname(os.path.abspath(__file__))
     ]
-    place = f"{os.path.basename(ours[-1].filename)}:{ours[-1].lineno}: " if ours else ""
-    return f"{place}{type(failure).__name__}: {failure}"
+    location = f"{os.path.basename(ours[-1].filename)}:{ours[-1].lineno}: " if ours else ""
+    return f"{location}{type(failure).__name__}: {failure}"

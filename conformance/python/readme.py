@@ -1,4 +1,4 @@
-"""The recipes of the project's README, so that what people copy is what is tested.
+"""Reads recipes from the project's README, so that the tests run what people copy.
 
 A recipe is a fenced block after a comment `<!-- recipe: NAME -->`.
 """
@@ -13,7 +13,7 @@ ADDRESS = "http://127.0.0.1:8484"
 
 
 def recipe(name):
-    """The text of a recipe, with the gateway under test in place of the README's address."""
+    """Returns the text of a recipe, with the address of the gateway under test."""
     block = rf"<!-- recipe: {re.escape(name)} -->\n+```\w*\n(.*?)```"
     found = re.search(block, _readme(), re.DOTALL)
     if not found:
@@ -22,7 +22,7 @@ def recipe(name):
 
 
 def _readme():
-    """The README of the repository that the working directory belongs to."""
+    """Returns the README of the repository that contains the working directory."""
     here = pathlib.Path.cwd()
     for folder in (here, *here.parents):
         if (folder / "throughline.example.toml").exists():

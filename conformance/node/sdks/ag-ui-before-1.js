@@ -1,5 +1,5 @@
-// `@ag-ui/client` of before 1.0, which front ends still have. 0.0.42 knows no reasoning messages and
-// 0.0.47 keeps their text alone, so the gateway has to remember what they cannot.
+// `@ag-ui/client` before 1.0, which front ends still use. 0.0.42 does not know reasoning messages,
+// and 0.0.47 keeps only their text, so the gateway has to restore what they drop.
 
 import { HttpAgent as Agent42 } from "ag-ui-client-0-0-42";
 import { HttpAgent as Agent47 } from "ag-ui-client-0-0-47";

@@ -1,5 +1,5 @@
-// `@ag-ui/client` over upstreams of all dialects. A complaint of its checks fails the turn, and so does a
-// sealed value that the agent does not send back.
+// `@ag-ui/client` over upstreams of all dialects. A warning of its checks fails the turn, and so
+// does an encrypted value that the agent does not send back.
 
 import { HttpAgent } from "@ag-ui/client";
 

@@ -17,7 +17,7 @@ await harness.main(
       providerOptions: {
         anthropic: { thinking: { type: "adaptive", display: "summarized" } },
       },
-      seal: ({ anthropic }) => anthropic?.signature ?? anthropic?.redactedData,
+      signature: ({ anthropic }) => anthropic?.signature ?? anthropic?.redactedData,
     }),
   }),
 );

@@ -20,7 +20,7 @@ await harness.main(
       providerOptions: {
         google: { thinkingConfig: { includeThoughts: true, thinkingLevel: "high" } },
       },
-      seal: ({ google }) => google?.thoughtSignature,
+      signature: ({ google }) => google?.thoughtSignature,
     }),
   }),
 );

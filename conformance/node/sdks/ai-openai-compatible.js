@@ -1,5 +1,5 @@
 // `ai` with `@ai-sdk/openai-compatible` (chat completions) over upstreams of
-// other dialects. It returns the reasoning's text and nothing that seals it.
+// other dialects. It sends back the text of the reasoning, without a signature.
 
 import { createOpenAICompatible } from "@ai-sdk/openai-compatible";
 
@@ -18,11 +18,11 @@ await harness.main(
     name: "@ai-sdk/openai-compatible",
     dialect: "openai_chat",
     model: "gpt-5.2",
-    sealed: false,
+    returnsSignatures: false,
     conversation: (model) => ({
       model: provider(model),
       providerOptions: { throughline: { reasoningEffort: "medium" } },
-      seal: () => undefined,
+      signature: () => undefined,
     }),
   }),
 );

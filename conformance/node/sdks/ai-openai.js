@@ -22,7 +22,7 @@ await harness.main(
           store: false,
         },
       },
-      seal: ({ openai }) => openai?.reasoningEncryptedContent,
+      signature: ({ openai }) => openai?.reasoningEncryptedContent,
     }),
   }),
 );

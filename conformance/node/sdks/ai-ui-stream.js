@@ -1,6 +1,6 @@
-// The UI message stream, as `useChat` speaks it, by the transport and the reader
-// of `ai` 7, 6 and 5: each leads a conversation, and all three read every reply.
-// What one of them does not know ends the whole message, so they have to agree.
+// The UI message stream of `useChat`, with the transport and the reader of `ai` 7, 6
+// and 5. Each version runs a conversation, and all three read every reply. They must
+// agree: a chunk that one of them does not know ends the whole message there.
 
 import { isDeepStrictEqual } from "node:util";
 
@@ -14,17 +14,17 @@ const MAJORS = { 7: ai7, 6: ai6, 5: ai5 };
 
 class Conversation {
   messages = [];
-  asked = 0;
+  questions = 0;
 
   constructor(major, model) {
     this.major = major;
     this.body = {
       model,
       reasoning_effort: "medium",
-      // As an object by name, the way the package itself has them.
+      // An object by tool name, as in the package itself.
       tools: {
         [harness.TOOL]: {
-          description: harness.TOOL_ABOUT,
+          description: harness.TOOL_DESCRIPTION,
           inputSchema: ai7.jsonSchema(harness.TOOL_SCHEMA),
         },
       },
@@ -33,16 +33,16 @@ class Conversation {
   }
 
   say(text) {
-    this.asked += 1;
+    this.questions += 1;
     this.messages.push({
-      id: `question-${this.asked}`,
+      id: `question-${this.questions}`,
       role: "user",
       parts: [{ type: "text", text }],
     });
     return this.ask();
   }
 
-  /** As `addToolOutput` does it: the output stands in the part of the call. */
+  /** Writes the output into the part of the call, as `addToolOutput` does. */
   answer(results) {
     const { parts } = this.messages.at(-1);
     for (const [call, result] of results) {
@@ -54,8 +54,8 @@ class Conversation {
 
   async ask() {
     const last = this.messages.at(-1);
-    // A reply to results goes on with the message they are in.
-    const goesOn = last.role === "assistant" ? last : undefined;
+    // A reply to tool results continues the message that contains them.
+    const continued = last.role === "assistant" ? last : undefined;
     let bytes;
     const transport = this.transport(this.major, async (url, options) => {
       const reply = await fetch(url, options);
@@ -63,22 +63,22 @@ class Conversation {
       bytes = await reply.text();
       return new Response(bytes, reply);
     });
-    const read = await this.read(this.major, transport, goesOn);
+    const read = await this.read(this.major, transport, continued);
     for (const major of Object.keys(MAJORS).map(Number)) {
       const again = this.transport(major, async () => new Response(bytes));
-      const other = await this.read(major, again, goesOn);
+      const other = await this.read(major, again, continued);
       harness.check(
         isDeepStrictEqual(comparable(other.message), comparable(read.message)),
         `\`ai\` ${major} reads ${shown(other.message)}, ${this.major} reads ${shown(read.message)}`,
       );
     }
-    if (goesOn) this.messages.pop();
+    if (continued) this.messages.pop();
     this.messages.push(read.message);
     harness.check(
-      !goesOn || read.message.id === goesOn.id,
-      `a message changed its name: ${goesOn?.id} became ${read.message.id}`,
+      !continued || read.message.id === continued.id,
+      `a message changed its id: ${continued?.id} became ${read.message.id}`,
     );
-    const before = goesOn ? goesOn.parts.length : 0;
+    const before = continued ? continued.parts.length : 0;
     return turnOf(read, before);
   }
 
@@ -90,18 +90,18 @@ class Conversation {
     });
   }
 
-  async read(major, transport, goesOn) {
+  async read(major, transport, continued) {
     const stream = await transport.sendMessages({
       chatId: this.id,
       messages: this.messages,
       trigger: "submit-message",
-      abortSignal: AbortSignal.timeout(harness.PATIENCE),
+      abortSignal: AbortSignal.timeout(harness.TIMEOUT_MS),
     });
     const [parsed, seen] = stream.tee();
     let message;
     let failure;
     const states = MAJORS[major].readUIMessageStream({
-      message: goesOn && structuredClone(goesOn),
+      message: continued && structuredClone(continued),
       stream: parsed,
       terminateOnError: true,
       onError: (error) => (failure = error),
@@ -115,7 +115,7 @@ class Conversation {
 }
 
 function checkHeaders(reply) {
-  harness.check(reply.ok, `answered ${reply.status}`);
+  harness.check(reply.ok, `the status is ${reply.status}`);
   for (const [name, value] of [
     ["x-vercel-ai-ui-message-stream", "v1"],
     ["cache-control", "no-cache"],
@@ -130,13 +130,13 @@ function checkHeaders(reply) {
 
 const shown = (value) => JSON.stringify(value);
 
-/** What the majors agree on: newer ones keep the ids of parts, and say more of what is undefined. */
+/** The message without what only newer versions keep: the ids of parts and undefined members. */
 function comparable(message) {
-  const whole = JSON.parse(JSON.stringify(message));
-  for (const part of whole.parts) {
+  const copy = JSON.parse(JSON.stringify(message));
+  for (const part of copy.parts) {
     if (part.type === "reasoning" || part.type === "text") delete part.id;
   }
-  return whole;
+  return copy;
 }
 
 function turnOf({ message, chunks }, before) {
@@ -145,16 +145,16 @@ function turnOf({ message, chunks }, before) {
     if (part.type === "reasoning") {
       turn.reasoning += part.text;
       const { signature, redacted } = part.providerMetadata?.throughline ?? {};
-      harness.check(signature || redacted, `reasoning without a seal: ${shown(part)}`);
-      turn.seals.push(signature ?? redacted);
+      harness.check(signature || redacted, `the reasoning has no signature: ${shown(part)}`);
+      turn.signatures.push(signature ?? redacted);
     } else if (part.type === "text") {
-      harness.check(part.state === "done", `a text is open: ${shown(part)}`);
+      harness.check(part.state === "done", `a text is not done: ${shown(part)}`);
       turn.text += part.text;
     } else if (part.type === `tool-${harness.TOOL}`) {
-      harness.check(part.state === "input-available", `a call is ${part.state}`);
+      harness.check(part.state === "input-available", `the state of a call is ${part.state}`);
       turn.calls.push({ id: part.toolCallId, name: harness.TOOL, arguments: part.input });
     } else {
-      harness.check(part.type === "step-start", `a part of type ${part.type}`);
+      harness.check(part.type === "step-start", `unexpected part of type ${part.type}`);
     }
   }
   turn.stop = chunks.find((chunk) => chunk.type === "finish")?.finishReason;
@@ -166,11 +166,11 @@ function turnOf({ message, chunks }, before) {
 
 await harness.main(
   ...[7, 6, 5].map((major) => ({
-    name: `ai ${major} by its UI stream`,
+    name: `ai ${major} with its UI stream`,
     dialect: "ui_stream",
     model: "gpt-of-the-front-end",
     start: (model) => new Conversation(major, model),
     stops: ["tool-calls", "stop"],
-    sealed: true,
+    returnsSignatures: true,
   })),
 );

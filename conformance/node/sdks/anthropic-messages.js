@@ -11,7 +11,7 @@ class Conversation {
     apiKey: "conformance",
     // A retry would hide a failed request.
     maxRetries: 0,
-    timeout: harness.PATIENCE,
+    timeout: harness.TIMEOUT_MS,
   });
 
   constructor(model) {
@@ -41,7 +41,7 @@ class Conversation {
       tools: [
         {
           name: harness.TOOL,
-          description: harness.TOOL_ABOUT,
+          description: harness.TOOL_DESCRIPTION,
           input_schema: harness.TOOL_SCHEMA,
         },
       ],
@@ -63,9 +63,9 @@ function turnOf(message) {
     if (block.type === "thinking") {
       turn.reasoning += block.thinking;
       harness.check(block.signature, "a thinking block has no signature");
-      turn.seals.push(block.signature);
+      turn.signatures.push(block.signature);
     } else if (block.type === "redacted_thinking") {
-      turn.seals.push(block.data);
+      turn.signatures.push(block.data);
     } else if (block.type === "text") {
       turn.text += block.text;
     } else if (block.type === "tool_use") {
@@ -81,5 +81,5 @@ await harness.main({
   model: "claude-opus-5",
   start: (model) => new Conversation(model),
   stops: ["tool_use", "end_turn"],
-  sealed: true,
+  returnsSignatures: true,
 });

@@ -1,4 +1,5 @@
-// `@google/genai` over upstreams of other dialects. The history is the one its chat keeps.
+// `@google/genai` over upstreams of other dialects. The history is the one that its
+// chat keeps.
 
 import { GoogleGenAI } from "@google/genai";
 
@@ -8,7 +9,7 @@ class Conversation {
   constructor(model) {
     const sdk = new GoogleGenAI({
       apiKey: "conformance",
-      httpOptions: { baseUrl: harness.GATEWAY, timeout: harness.PATIENCE },
+      httpOptions: { baseUrl: harness.GATEWAY, timeout: harness.TIMEOUT_MS },
     });
     this.chat = sdk.chats.create({
       model,
@@ -19,7 +20,7 @@ class Conversation {
             functionDeclarations: [
               {
                 name: harness.TOOL,
-                description: harness.TOOL_ABOUT,
+                description: harness.TOOL_DESCRIPTION,
                 parametersJsonSchema: harness.TOOL_SCHEMA,
               },
             ],
@@ -57,7 +58,7 @@ class Conversation {
 }
 
 function add(turn, part) {
-  if (part.thoughtSignature) turn.seals.push(part.thoughtSignature);
+  if (part.thoughtSignature) turn.signatures.push(part.thoughtSignature);
   if (part.functionCall) {
     const { id, name, args } = part.functionCall;
     turn.calls.push({ id, name, arguments: args });
@@ -74,5 +75,5 @@ await harness.main({
   model: "gemini-3-pro",
   start: (model) => new Conversation(model),
   stops: ["STOP", "STOP"],
-  sealed: true,
+  returnsSignatures: true,
 });

@@ -1,5 +1,5 @@
-// `ollama` over upstreams of other dialects. Messages go back as they came, with
-// the ids of their calls.
+// `ollama` over upstreams of other dialects. Messages are sent back unchanged, with the
+// ids of their calls.
 
 import { Ollama } from "ollama";
 
@@ -38,7 +38,7 @@ class Conversation {
           type: "function",
           function: {
             name: harness.TOOL,
-            description: harness.TOOL_ABOUT,
+            description: harness.TOOL_DESCRIPTION,
             parameters: harness.TOOL_SCHEMA,
           },
         },
@@ -80,5 +80,5 @@ await harness.main({
   model: "claude-opus-5",
   start: (model) => new Conversation(model),
   stops: ["stop", "stop"],
-  sealed: false,
+  returnsSignatures: false,
 });

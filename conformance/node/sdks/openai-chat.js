@@ -1,8 +1,8 @@
 // `openai`'s chat completions over upstreams of other dialects.
 //
-// The package knows nothing of reasoning in this dialect, and its helper keeps
-// only the last delta of members it does not know; so the deltas are added up
-// here, and the message goes back without reasoning, as most callers send it.
+// The package does not know reasoning in this dialect, and its helper keeps only the
+// last delta of an unknown member. So this file joins the deltas itself, and sends the
+// message back without reasoning, as most callers do.
 
 import OpenAI from "openai";
 
@@ -15,7 +15,7 @@ class Conversation {
     apiKey: "conformance",
     // A retry would hide a failed request.
     maxRetries: 0,
-    timeout: harness.PATIENCE,
+    timeout: harness.TIMEOUT_MS,
   });
 
   constructor(model) {
@@ -48,7 +48,7 @@ class Conversation {
           type: "function",
           function: {
             name: harness.TOOL,
-            description: harness.TOOL_ABOUT,
+            description: harness.TOOL_DESCRIPTION,
             parameters: harness.TOOL_SCHEMA,
           },
         },
@@ -100,5 +100,5 @@ await harness.main({
   model: "gpt-5.2",
   start: (model) => new Conversation(model),
   stops: ["tool_calls", "stop"],
-  sealed: false,
+  returnsSignatures: false,
 });

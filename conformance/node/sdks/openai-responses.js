@@ -11,7 +11,7 @@ class Conversation {
     apiKey: "conformance",
     // A retry would hide a failed request.
     maxRetries: 0,
-    timeout: harness.PATIENCE,
+    timeout: harness.TIMEOUT_MS,
   });
 
   constructor(model) {
@@ -34,7 +34,7 @@ class Conversation {
 
   async ask(...items) {
     this.items.push(...items);
-    // The helper holds every event against the ones before it.
+    // The helper checks every event against the earlier ones.
     const stream = this.sdk.responses.stream({
       model: this.model,
       reasoning: { effort: "medium", summary: "auto" },
@@ -44,7 +44,7 @@ class Conversation {
         {
           type: "function",
           name: harness.TOOL,
-          description: harness.TOOL_ABOUT,
+          description: harness.TOOL_DESCRIPTION,
           parameters: harness.TOOL_SCHEMA,
           strict: false,
         },
@@ -53,7 +53,7 @@ class Conversation {
     });
     const response = await stream.finalResponse();
     for (const { parsed_arguments: _, ...output } of response.output) {
-      // What the helper has parsed is no member of the dialect.
+      // The helper adds its parsed values, which are not members of the dialect.
       output.content?.forEach((part) => delete part.parsed);
       this.items.push(output);
     }
@@ -72,7 +72,7 @@ function turnOf(response) {
     if (item.type === "reasoning") {
       turn.reasoning += item.summary.map((part) => part.text).join("");
       harness.check(item.encrypted_content, "a reasoning item is not encrypted");
-      turn.seals.push(item.encrypted_content);
+      turn.signatures.push(item.encrypted_content);
     } else if (item.type === "function_call") {
       turn.calls.push({
         id: item.call_id,
@@ -91,5 +91,5 @@ await harness.main({
   start: (model) => new Conversation(model),
   // A response that calls tools is complete like any other.
   stops: ["completed", "completed"],
-  sealed: true,
+  returnsSignatures: true,
 });

@@ -9,7 +9,7 @@ from harness import Call, Turn
 TOOLS = [
     {
         "name": harness.TOOL,
-        "description": harness.TOOL_ABOUT,
+        "description": harness.TOOL_DESCRIPTION,
         "input_schema": harness.TOOL_SCHEMA,
     }
 ]
@@ -25,7 +25,7 @@ class Conversation:
             api_key="conformance",
             # A retry would hide a failed request.
             max_retries=0,
-            timeout=harness.PATIENCE,
+            timeout=harness.TIMEOUT,
         )
 
     def say(self, text):
@@ -52,7 +52,7 @@ class Conversation:
             message = stream.get_final_message()
         harness.check(
             (kinds[0], kinds[-1]) == ("message_start", "message_stop"),
-            f"the stream goes from {kinds[0]} to {kinds[-1]}",
+            f"the stream begins with {kinds[0]} and ends with {kinds[-1]}",
         )
         self.messages.append({"role": "assistant", "content": message.content})
         return turn_of(message)
@@ -69,9 +69,9 @@ def turn_of(message):
         if block.type == "thinking":
             turn.reasoning += block.thinking
             harness.check(block.signature, "a thinking block has no signature")
-            turn.seals.append(block.signature)
+            turn.signatures.append(block.signature)
         elif block.type == "redacted_thinking":
-            turn.seals.append(block.data)
+            turn.signatures.append(block.data)
         elif block.type == "text":
             turn.text += block.text
         elif block.type == "tool_use":

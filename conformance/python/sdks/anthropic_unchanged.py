@@ -1,8 +1,8 @@
 """The `anthropic` package over upstreams of its own dialect, where nothing is translated.
 
-A tool loop with thinking, a switch, and back. What the client sees is read from
-the SDK's own types. What the providers really received is read from the
-simulators' recordings, and has to be what was sent, byte for byte.
+A tool loop with thinking, a switch, and back. The script reads replies from the
+SDK's own types and received requests from the simulators' recordings. A received
+body must equal the sent one, byte for byte.
 """
 
 import base64
@@ -14,7 +14,7 @@ import anthropic
 
 from harness import GATEWAY, http
 
-# By the name of the backend before it.
+# The address of each simulator, by the name of its backend.
 SIMULATORS = {
     entry["name"]: entry["base_url"].rstrip("/")
     for entry in http("GET", f"{GATEWAY}/admin/backends")["backends"]
@@ -33,7 +33,7 @@ TOOLS = [
     }
 ]
 
-# A model that shows its thinking, and one whose blocks come with an empty text.
+# A model that shows its thinking, and one whose blocks have an empty text.
 SETTINGS = [
     ("claude-sonnet-4-6", {"type": "enabled", "budget_tokens": 2048}),
     ("claude-opus-5", {"type": "adaptive"}),
@@ -50,7 +50,7 @@ def last_id(name):
 
 
 class Client:
-    """The SDK, with the bytes of its last request kept for comparison."""
+    """The SDK; keeps the bytes of its last request for comparison."""
 
     def __init__(self, streaming):
         self.streaming = streaming
@@ -62,15 +62,15 @@ class Client:
             max_retries=0,
             timeout=30,
             http_client=anthropic.DefaultHttpxClient(
-                event_hooks={"request": [self.keep]}
+                event_hooks={"request": [self.record]}
             ),
         )
 
-    def keep(self, request):
+    def record(self, request):
         self.sent = request.read()
 
     def ask(self, **arguments):
-        """One request; answers the message and the response's headers."""
+        """Sends one request; returns the message and the response's headers."""
         if self.streaming:
             with self.sdk.messages.stream(**arguments) as stream:
                 kinds = [event.type for event in stream]
@@ -82,18 +82,18 @@ class Client:
 
 
 class Conversation:
-    """A history as an SDK user keeps it: the reply's content goes back as it came."""
+    """A history as an SDK user keeps it: the reply's content is sent back unchanged."""
 
     def __init__(self, client, model, thinking):
         self.client = client
         self.model = model
         self.thinking = thinking
         self.messages = []
-        # The thinking blocks each backend has made, in order.
+        # The thinking blocks that each backend has made, in order.
         self.blocks = {"a": [], "b": []}
 
     def turn(self, backend, content):
-        """Asks, and checks what the active backend received."""
+        """Sends a turn and checks what the active backend received."""
         before = {name: last_id(name) for name in SIMULATORS}
         self.messages.append({"role": "user", "content": content})
         message, headers = self.client.ask(
@@ -113,7 +113,7 @@ class Conversation:
             for block in turn["content"]
             if block["type"] in ("thinking", "redacted_thinking")
         ]
-        assert found == own, f"{backend} received {found}, its own are {own}"
+        assert found == own, f"{backend} received {found}, but its own blocks are {own}"
         if foreign == 0:
             assert received == self.client.sent, "a body with nothing to change was changed"
         self.check_headers(headers, backend, foreign)
@@ -124,26 +124,26 @@ class Conversation:
             if block.type in ("thinking", "redacted_thinking")
         ]
         assert made, f"{backend} did not think: {message.content}"
-        assert all(seal for _, _, seal in made), f"unsigned thinking: {made}"
+        assert all(signature for _, _, signature in made), f"unsigned thinking: {made}"
         self.blocks[backend].extend(made)
         self.messages.append({"role": "assistant", "content": message.content})
         return message
 
     def received(self, backend, before):
-        """The body the active backend got; the other one must have got none."""
+        """Returns the body that the active backend got; fails if the other one got a request."""
         for name, url in SIMULATORS.items():
             listed = http("GET", f"{url}/simulator/requests?after={before[name]}")
-            asked = [
+            posted = [
                 entry
                 for entry in listed["requests"]
                 if entry["method"] == "POST" and entry["path"] == "/v1/messages"
             ]
-            refused = [entry["refusal"] for entry in asked if entry["status"] != 200]
+            refused = [entry["refusal"] for entry in posted if entry["status"] != 200]
             assert not refused, f"{name} refused: {refused}"
-            wanted = 1 if name == backend else 0
-            assert len(asked) == wanted, f"{name} got {len(asked)} requests, not {wanted}"
-            if asked:
-                body = base64.b64decode(asked[0]["body_base64"])
+            expected = 1 if name == backend else 0
+            assert len(posted) == expected, f"{name} got {len(posted)} requests, not {expected}"
+            if posted:
+                body = base64.b64decode(posted[0]["body_base64"])
         return body
 
     def check_headers(self, headers, backend, foreign):
@@ -157,7 +157,7 @@ class Conversation:
 
 
 def part(block):
-    """What must be equal about a thinking block, as (kind, text, seal)."""
+    """Returns what must be equal in a thinking block, as (kind, text, signature)."""
     if block["type"] == "redacted_thinking":
         return ("redacted_thinking", "", block["data"])
     return ("thinking", block["thinking"], block["signature"])
@@ -168,7 +168,7 @@ def text_of(message):
 
 
 def tool_loop(conversation, backend, question):
-    """Two requests: the model calls the tool, then answers from its result."""
+    """Sends two requests: the model calls the tool, then answers from its result."""
     message = conversation.turn(backend, question)
     assert message.stop_reason == "tool_use", message.stop_reason
     calls = [block for block in message.content if block.type == "tool_use"]
@@ -188,12 +188,12 @@ def plain_turn(conversation, backend, question):
     assert text_of(message), message.content
 
 
-def there_and_back(model, thinking, streaming):
-    """Thinking of A goes to A, not to B, and to A again after the switch back."""
+def switch_and_back(model, thinking, streaming):
+    """Thinking of A is sent to A, not to B, and to A again after the switch back."""
     switch("a")
     conversation = Conversation(Client(streaming), model, thinking)
-    way = "streamed" if streaming else "whole"
-    tool_loop(conversation, "a", f"Use a tool, {way}, with a redacted part.")
+    mode = "streamed" if streaming else "whole"
+    tool_loop(conversation, "a", f"Use a tool, {mode}, with a redacted part.")
     if thinking["type"] == "enabled":
         texts = [text for kind, text, _ in conversation.blocks["a"] if kind == "thinking"]
         assert texts and all(texts), f"thinking without text: {texts}"
@@ -211,14 +211,14 @@ def there_and_back(model, thinking, streaming):
 
 
 def main():
-    # The SDK warns of ageing models and settings; they are what we came to try.
+    # The SDK warns about old models and settings, which are used here on purpose.
     warnings.simplefilter("ignore")
     failed = 0
     for model, thinking in SETTINGS:
         for streaming in (True, False):
             name = f"{model}, {'streamed' if streaming else 'whole'}"
             try:
-                there_and_back(model, thinking, streaming)
+                switch_and_back(model, thinking, streaming)
                 print(f"ok      {name}")
             except (AssertionError, anthropic.AnthropicError, OSError) as failure:
                 failed += 1

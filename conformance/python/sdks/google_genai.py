@@ -1,6 +1,6 @@
 """The `google-genai` package over upstreams of other dialects.
 
-The history is the one its chat keeps.
+The history is the one that its chat keeps.
 """
 
 from google import genai
@@ -15,7 +15,7 @@ TOOLS = [
         function_declarations=[
             types.FunctionDeclaration(
                 name=harness.TOOL,
-                description=harness.TOOL_ABOUT,
+                description=harness.TOOL_DESCRIPTION,
                 parameters_json_schema=harness.TOOL_SCHEMA,
             )
         ]
@@ -25,11 +25,11 @@ TOOLS = [
 
 class Conversation:
     def __init__(self, model, tools=True):
-        # The chat works only while somebody holds its client.
+        # The chat works only as long as its client exists.
         self.sdk = genai.Client(
             api_key="conformance",
             http_options=types.HttpOptions(
-                base_url=harness.GATEWAY, timeout=harness.PATIENCE * 1000
+                base_url=harness.GATEWAY, timeout=harness.TIMEOUT * 1000
             ),
         )
         self.chat = self.sdk.chats.create(
@@ -75,7 +75,7 @@ class Conversation:
 
 def add(turn, part):
     if part.thought_signature:
-        turn.seals.append(part.thought_signature)
+        turn.signatures.append(part.thought_signature)
     if part.function_call:
         call = part.function_call
         turn.calls.append(Call(call.id, call.name, call.args))

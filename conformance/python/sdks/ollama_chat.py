@@ -1,7 +1,7 @@
 """The `ollama` package over upstreams of other dialects.
 
-Its types have no ids for calls: messages go back as the package holds them, and
-results name their tool, so the gateway has to find by itself which call is which.
+Its types have no ids for calls. Messages are sent back as the package keeps them,
+and a result names only its tool, so the gateway has to find the call by itself.
 """
 
 import ollama
@@ -14,7 +14,7 @@ class Conversation:
     def __init__(self, model):
         self.model = model
         self.messages = []
-        self.sdk = ollama.Client(host=harness.GATEWAY, timeout=harness.PATIENCE)
+        self.sdk = ollama.Client(host=harness.GATEWAY, timeout=harness.TIMEOUT)
 
     def say(self, text):
         return self.ask({"role": "user", "content": text})
@@ -37,7 +37,7 @@ class Conversation:
                     "type": "function",
                     "function": {
                         "name": harness.TOOL,
-                        "description": harness.TOOL_ABOUT,
+                        "description": harness.TOOL_DESCRIPTION,
                         "parameters": harness.TOOL_SCHEMA,
                     },
                 }
@@ -47,12 +47,12 @@ class Conversation:
         )
         thinking, content, calls, last = "", "", [], None
         for part in stream:
-            harness.check(last is None, "a line behind the last one")
+            harness.check(last is None, "there is a line after the last one")
             thinking += part.message.thinking or ""
             content += part.message.content or ""
             calls.extend(part.message.tool_calls or [])
             last = part if part.done else None
-        harness.check(last is not None, "no line says that it is the last")
+        harness.check(last is not None, "no line has `done: true`")
         self.messages.append(
             ollama.Message(
                 role="assistant", content=content, thinking=thinking, tool_calls=calls
@@ -61,10 +61,10 @@ class Conversation:
         return Turn(
             reasoning=thinking,
             text=content,
-            # A place is all there is to tell calls apart by.
+            # Calls have no id, so their position is used.
             calls=[
-                Call(str(place + 1), call.function.name, dict(call.function.arguments))
-                for place, call in enumerate(calls)
+                Call(str(index + 1), call.function.name, dict(call.function.arguments))
+                for index, call in enumerate(calls)
             ],
             stop=last.done_reason,
             input_tokens=last.prompt_eval_count or 0,
@@ -73,23 +73,26 @@ class Conversation:
         )
 
 
-def looked_at():
-    """What the package asks before it talks: the models there are, and what they can do."""
-    sdk = ollama.Client(host=harness.GATEWAY, timeout=harness.PATIENCE)
+def check_model_requests():
+    """Checks the requests about models, which the package sends before a conversation."""
+    sdk = ollama.Client(host=harness.GATEWAY, timeout=harness.TIMEOUT)
     names = {model.model for model in sdk.list().models}
-    harness.check("qwen3:8b" in names, f"the list lacks the models of a backend: {names}")
+    harness.check("qwen3:8b" in names, f"the models of a backend are not listed: {names}")
     shown = sdk.show("claude-opus-5")
-    harness.check("thinking" in shown.capabilities, f"cannot think: {shown.capabilities}")
-    harness.check(sdk.ps().models == [], "models are said to be loaded")
-    woken = sdk.chat(model="claude-opus-5")
-    harness.check(woken.done_reason == "load", f"woken for {woken.done_reason!r}")
-    question = sdk.generate(model="claude-opus-5", prompt="Why is the sky blue?")
-    harness.check(question.response, "no answer to a single question")
-    harness.check(question.thinking, "no thinking although nobody forbade it")
+    harness.check(
+        "thinking" in shown.capabilities,
+        f"`thinking` is not a capability: {shown.capabilities}",
+    )
+    harness.check(sdk.ps().models == [], "the list of loaded models is not empty")
+    loaded = sdk.chat(model="claude-opus-5")
+    harness.check(loaded.done_reason == "load", f"the done reason is {loaded.done_reason!r}")
+    reply = sdk.generate(model="claude-opus-5", prompt="Why is the sky blue?")
+    harness.check(reply.response, "`generate` gives no answer")
+    harness.check(reply.thinking, "`generate` gives no thinking although it is on by default")
 
 
 if __name__ == "__main__":
-    looked_at()
+    check_model_requests()
     harness.main(
         harness.Sdk(
             name="ollama",
@@ -97,6 +100,6 @@ if __name__ == "__main__":
             model="claude-opus-5",
             start=Conversation,
             stops=("stop", "stop"),
-            sealed=False,
+            returns_signatures=False,
         )
     )

@@ -1,9 +1,9 @@
 """The `openai` package's chat completions over upstreams of other dialects.
 
-The package knows nothing of reasoning in this dialect: it shows members it does
-not know as they came. Callers differ in what they send back, so both are tried:
-the whole message, and only what the package's types name, which leaves the
-gateway to find the reasoning by itself.
+The package does not know reasoning in this dialect and shows unknown members
+unchanged. Some callers send the whole message back; others send only the members
+that the package's types name, so that the gateway has to restore the reasoning.
+Both are tested.
 """
 
 import json
@@ -15,16 +15,16 @@ from harness import Call, Turn
 
 
 class Conversation:
-    def __init__(self, model, returned):
+    def __init__(self, model, history_message):
         self.model = model
-        self.returned = returned
+        self.history_message = history_message
         self.messages = []
         self.sdk = openai.OpenAI(
             base_url=f"{harness.GATEWAY}/v1",
             api_key="conformance",
             # A retry would hide a failed request.
             max_retries=0,
-            timeout=harness.PATIENCE,
+            timeout=harness.TIMEOUT,
         )
 
     def say(self, text):
@@ -40,7 +40,7 @@ class Conversation:
 
     def ask(self, *messages):
         self.messages.extend(messages)
-        # The helper adds up deltas as the package thinks right, unknown members too.
+        # The helper joins the deltas by the package's own rules, also those of unknown members.
         with self.sdk.chat.completions.stream(
             model=self.model,
             reasoning_effort="medium",
@@ -49,7 +49,7 @@ class Conversation:
                     "type": "function",
                     "function": {
                         "name": harness.TOOL,
-                        "description": harness.TOOL_ABOUT,
+                        "description": harness.TOOL_DESCRIPTION,
                         "parameters": harness.TOOL_SCHEMA,
                     },
                 }
@@ -60,26 +60,26 @@ class Conversation:
             for _ in stream:
                 pass
             completion = stream.get_final_completion()
-        answered = completion.choices[0].message
-        self.messages.append(self.returned(answered))
+        reply = completion.choices[0].message
+        self.messages.append(self.history_message(reply))
         return turn_of(completion)
 
 
-def whole(message):
-    """All that came, as a caller does who copies the message."""
-    said = message.to_dict(exclude_none=True)
-    # The helper adds what it parsed; that is no member of the dialect.
-    said.pop("parsed", None)
-    for call in said.get("tool_calls", []):
+def whole_message(message):
+    """Returns all members, like a caller who copies the message."""
+    members = message.to_dict(exclude_none=True)
+    # The helper adds its parsed values, which are not members of the dialect.
+    members.pop("parsed", None)
+    for call in members.get("tool_calls", []):
         call.pop("index", None)
         call["function"].pop("parsed_arguments", None)
-    return said
+    return members
 
 
-def named(message):
-    """Only what the package's types name."""
-    said = whole(message)
-    return {name: said[name] for name in ("role", "content", "tool_calls") if name in said}
+def named_members(message):
+    """Returns only the members that the package's types name."""
+    members = whole_message(message)
+    return {name: members[name] for name in ("role", "content", "tool_calls") if name in members}
 
 
 def turn_of(completion):
@@ -101,7 +101,7 @@ def turn_of(completion):
         stop=choice.finish_reason,
         input_tokens=completion.usage.prompt_tokens,
         output_tokens=completion.usage.completion_tokens,
-        seals=[
+        signatures=[
             detail.get("signature") or detail.get("data")
             for detail in details
             if detail.get("signature") or detail.get("data")
@@ -110,19 +110,19 @@ def turn_of(completion):
     )
 
 
-def sdk(name, returned, sealed):
+def sdk(name, history_message, returns_signatures):
     return harness.Sdk(
         name=f"openai chat, {name},",
         dialect="openai_chat",
         model="gpt-5.2",
-        start=lambda model: Conversation(model, returned),
+        start=lambda model: Conversation(model, history_message),
         stops=("tool_calls", "stop"),
-        sealed=sealed,
+        returns_signatures=returns_signatures,
     )
 
 
 if __name__ == "__main__":
     harness.main(
-        sdk("whole messages", whole, sealed=True),
-        sdk("named members only", named, sealed=False),
+        sdk("whole messages", whole_message, returns_signatures=True),
+        sdk("named members only", named_members, returns_signatures=False),
     )

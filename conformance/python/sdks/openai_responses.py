@@ -12,7 +12,7 @@ TOOLS = [
     {
         "type": "function",
         "name": harness.TOOL,
-        "description": harness.TOOL_ABOUT,
+        "description": harness.TOOL_DESCRIPTION,
         "parameters": harness.TOOL_SCHEMA,
         "strict": False,
     }
@@ -29,7 +29,7 @@ class Conversation:
             api_key="conformance",
             # A retry would hide a failed request.
             max_retries=0,
-            timeout=harness.PATIENCE,
+            timeout=harness.TIMEOUT,
         )
 
     def say(self, text):
@@ -45,7 +45,7 @@ class Conversation:
 
     def ask(self, *items):
         self.items.extend(items)
-        # The helper holds every event against the ones before it.
+        # The helper checks every event against the earlier ones.
         with self.sdk.responses.stream(
             model=self.model,
             reasoning={"effort": "medium", "summary": "auto"},
@@ -60,7 +60,7 @@ class Conversation:
             numbers == list(range(numbers[0], numbers[0] + len(numbers))),
             f"the events are numbered {numbers}",
         )
-        # `parsed` and `parsed_arguments` are the helper's own.
+        # The helper adds `parsed` and `parsed_arguments`, which are not members of the dialect.
         self.items.extend(
             {
                 name: value
@@ -84,7 +84,7 @@ def turn_of(response):
         if item.type == "reasoning":
             turn.reasoning += "".join(part.text for part in item.summary)
             harness.check(item.encrypted_content, "a reasoning item is not encrypted")
-            turn.seals.append(item.encrypted_content)
+            turn.signatures.append(item.encrypted_content)
         elif item.type == "function_call":
             turn.calls.append(Call(item.call_id, item.name, json.loads(item.arguments)))
     return turn

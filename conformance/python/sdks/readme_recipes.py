@@ -1,4 +1,4 @@
-"""The README's first example and its recipes for Python SDKs, run as they are written."""
+"""Runs the README's first example and its recipes for Python SDKs as they are written."""
 
 import json
 import os
@@ -18,13 +18,13 @@ SDKS = {
 
 
 def run(command, text=None):
-    """What a recipe prints. It finds no key or proxy of this machine."""
+    """Runs a recipe without the keys and proxies of this machine; returns what it prints."""
     ended = subprocess.run(
         command,
         input=text,
         capture_output=True,
         text=True,
-        timeout=harness.PATIENCE,
+        timeout=harness.TIMEOUT,
         env={"PATH": os.environ["PATH"], "LANG": "C.UTF-8", "PYTHONUTF8": "1"},
     )
     check(ended.returncode == 0, f"ended with {ended.returncode}: {ended.stderr[-1000:]}")
@@ -45,12 +45,12 @@ def first_example():
 
 
 def sdk(name, dialect):
-    """The program prints the thinking and the answer, and one turn of its dialect went well."""
+    """The program prints the thinking and the answer, and one turn of its dialect succeeds."""
     before = last_turn()["id"]
     printed = run([sys.executable, "-W", "ignore", "-"], readme.recipe(name))
     shown = dict(line.split(" ", 1) for line in printed.splitlines() if " " in line)
-    check(QUESTION in shown.get("thinking", ""), f"no thinking in {printed!r}")
-    check(QUESTION in shown.get("text", ""), f"no answer in {printed!r}")
+    check(QUESTION in shown.get("thinking", ""), f"there is no thinking in {printed!r}")
+    check(QUESTION in shown.get("text", ""), f"there is no answer in {printed!r}")
     turn = last_turn()
     check(turn["id"] != before, "no turn reached the gateway")
     check(
@@ -70,7 +70,7 @@ def main():
             scenario()
         except Exception as failure:  # a recipe may fail in any way
             failed = True
-            print(f"FAILED  README {name}\n        {harness.told(failure)}", flush=True)
+            print(f"FAILED  README {name}\n        {harness.describe(failure)}", flush=True)
         else:
             print(f"ok      README {name}", flush=True)
     sys.exit(1 if failed else 0)
