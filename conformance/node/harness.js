@@ -115,7 +115,10 @@ function checkTurn(sdk, turn, where, calls) {
   check(!turn.text.includes("<think"), `${where}: the text has a tag: ${shown(turn.text)}`);
   check(turn.text.trim(), `${where}: there is no text`);
   const stop = calls > 0 ? sdk.stops[0] : sdk.stops[1];
-  check(turn.stop === stop, `${where}: the stop reason is ${shown(turn.stop)}, not ${shown(stop)}`);
+  check(
+    turn.stop === stop,
+    `${where}: the stop reason is ${shown(turn.stop)}, not ${shown(stop)}`,
+  );
   check(
     sdk.reportsUsage === false || (turn.inputTokens > 0 && turn.outputTokens > 0),
     `${where}: usage is ${turn.inputTokens} in, ${turn.outputTokens} out`,
@@ -250,7 +253,8 @@ function scenarios(sdk, upstreams) {
  *
  * An SDK is `{ name, dialect, model, start, stops, returnsSignatures, reportsUsage }`.
  * `start(model)` opens a conversation; its methods `say(text)` and `answer([[call, result], ...])`
- * each return a turn. `stops` has the stop reason of a turn that calls a tool, and of one that does not.
+ * each return a turn. `stops` has two stop reasons: of a turn that calls a tool, and of one that
+ * does not.
  * `returnsSignatures`: it sends signatures or encrypted contents back with the history.
  * `reportsUsage`: false if it does not show the numbers of tokens.
  */
