@@ -112,7 +112,7 @@ pub(super) const ROWS: &[Row] = &[
     available("backend", TableList, Derived("from API keys in the environment, and the simulator"), "An upstream."),
     available("backend.name", Text("string"), Required, "A unique name of `a-z`, `0-9`, `_` and `-`."),
     available("backend.dialect", OneOf(Dialect::NAMES), Required, "The API the upstream speaks."),
-    available("backend.variant", KeyType::Variant, Derived("derived from `base_url` where possible"), "Which server of its dialect the upstream is. [backends.md](backends.md#what-an-address-tells) lists what follows from an address. For the simulator: the dialect it speaks."),
+    available("backend.variant", KeyType::Variant, Derived("derived from `base_url` where possible"), "Which server of its dialect the upstream is. [backends.md](backends.md#variants-by-address) lists the variant that each address implies. For the simulator: the dialect it speaks."),
     available("backend.base_url", Text("URL"), Unset, "Address of the upstream; required except for the simulator. The dialect's path is appended; a part of it that is already there, such as a trailing `/v1` or `/v1beta`, is not repeated."),
     available("backend.api_key", Secret, Unset, "The gateway's own key for this upstream, as plain text."),
     available("backend.api_key_env", Text("name of a variable"), Unset, "The environment variable that holds the key. Prefer this to `api_key`. If it is not set, the backend is off: `serve` logs a warning and requests for it fail. For the default backend it is an error."),
