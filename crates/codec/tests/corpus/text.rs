@@ -1,5 +1,6 @@
 //! What models wrote, by family: the events, however the text arrives.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -180,6 +181,7 @@ fn any_split_gives_the_same_events() {
 #[test]
 fn any_cut_ends_once_and_reports_open_calls() {
     for case in cases() {
+        let whole = case.read([&case.capture.bytes[..]]);
         for cut in 0..case.capture.bytes.len() {
             let events = case.read([&case.capture.bytes[..cut]]);
             let count = |kind: &str| events.iter().filter(|event| event["type"] == kind).count();
@@ -188,6 +190,24 @@ fn any_cut_ends_once_and_reports_open_calls() {
                 let expected = [json!(EndReason::UnclosedToolCall), json!(EndReason::Error)];
                 assert!(expected.contains(reason), "{}, cut at {cut}: {reason}", case.name);
             }
+            for (index, arguments) in complete_calls(&events) {
+                let same = complete_calls(&whole).get(&index).is_none_or(|all| *all == arguments);
+                assert!(same, "{}, cut at {cut}: {arguments} is complete", case.name);
+            }
         }
     }
+}
+
+/// The arguments of the calls that are reported as complete.
+fn complete_calls(events: &[Value]) -> BTreeMap<u64, String> {
+    let ended = |index: &Value| {
+        events.iter().any(|event| event["type"] == "tool_call_end" && event["index"] == *index)
+    };
+    let arguments = events.iter().filter(|event| event["type"] == "tool_call_args");
+    arguments
+        .filter(|event| ended(&event["index"]))
+        .map(|event| {
+            (event["index"].as_u64().unwrap(), event["delta"].as_str().unwrap().to_owned())
+        })
+        .collect()
 }

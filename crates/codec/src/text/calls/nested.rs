@@ -51,6 +51,7 @@ struct Container {
 }
 
 const TAG_PREFIX: &str = "]<]minimax[>[";
+#[cfg(test)]
 const END: &str = "]<]minimax[>[</invoke>";
 /// Tags that end a call without being part of it: the end of the section, and the next call.
 const IMPLICIT_END: [&str; 2] = ["]<]minimax[>[</tool_call>", "]<]minimax[>[<invoke "];
@@ -118,13 +119,7 @@ impl NestedArguments {
         TagStep::Stop(match tag(prefix_up_to(rest, MAX_TAG)) {
             Tag::Partial if rest.len() >= MAX_TAG => Progress::Broken(at, "a tag is too long"),
             Tag::Partial if !last => Progress::More(at),
-            Tag::Partial => match self.end_length(rest) {
-                Some(used) => {
-                    self.close_from(0, sink);
-                    Progress::Ended(at + used)
-                }
-                None => Progress::More(text.len()),
-            },
+            Tag::Partial => Progress::More(text.len()),
             Tag::Wrong(why) => Progress::Broken(at, why),
             Tag::Open { .. } if self.open.len() > MAX_DEPTH => {
                 Progress::Broken(at, "the arguments are nested too deeply")
@@ -145,16 +140,6 @@ impl NestedArguments {
                 None => Progress::Broken(at, "a closing tag without an open element"),
             },
         })
-    }
-
-    /// If the text ends inside the closing tag of the call, returns how much of that tag belongs to
-    /// the call.
-    fn end_length(&self, rest: &str) -> Option<usize> {
-        let is_closing = self.open.len() == 1 && rest.strip_prefix(TAG_PREFIX)?.starts_with("</");
-        if is_closing && END.starts_with(rest) {
-            return Some(rest.len());
-        }
-        (is_closing && IMPLICIT_END[0].starts_with(rest)).then_some(0)
     }
 
     /// Finds the innermost container that a closing tag of this name closes. Containers inside it,
@@ -450,10 +435,6 @@ mod tests {
             assert_eq!(read.arguments, r#"{"o":{"zip":"1"}}"#);
             assert_eq!(read.progress, Progress::Ended(body.len()));
         }
-        let text = with_prefix("(s)a(/s)(/inv");
-        let read = outcome(&text);
-        assert_eq!(read.arguments, r#"{"s":"a"}"#);
-        assert_eq!(read.progress, Progress::Ended(text.len()));
     }
 
     #[test]
@@ -462,6 +443,8 @@ mod tests {
             ("(s", ""),
             ("(s)", r#"{"s":""#),
             ("(s)ab(/s", r#"{"s":"ab]<]minimax[>[</s"#),
+            ("(s)a(/s)", r#"{"s":"a""#),
+            ("(s)a(/s)(/inv", r#"{"s":"a""#),
             ("(n)12", r#"{"n":12"#),
             ("(l)(item)a(/item)(it", r#"{"l":["a""#),
             ("(o)(zi", r#"{"o":"#),

@@ -107,11 +107,6 @@ impl TagArguments {
         let rest = text[at..].trim_ascii_start();
         let at = text.len() - rest.len();
         if rest.is_empty() {
-            // Servers remove end markers at the end of a text, so the call is complete.
-            if last && self.has_parameters {
-                self.end(sink);
-                return TagStep::Stop(Progress::Ended(at));
-            }
             return TagStep::Stop(Progress::More(at));
         }
         if matches!(self.row.json, JsonBody::Bare) && !self.has_parameters && rest.starts_with('{')
@@ -135,12 +130,7 @@ impl TagArguments {
                 self.end(sink);
                 Progress::Ended(at)
             }
-            // If the text ends inside the end marker, nothing else is missing.
-            None if is_partial && !self.may_be_parameter(rest) => {
-                self.end(sink);
-                let own = |marker: &&str| self.row.compare_marker(rest, marker) == Match::Partial;
-                Progress::Ended(if self.row.end.iter().any(own) { text.len() } else { at })
-            }
+            // A parameter may be missing, so a call without its whole end marker is cut.
             None if is_partial => Progress::More(text.len()),
             None => Progress::Broken(at, "neither a parameter nor the end of the call"),
         })
@@ -179,17 +169,6 @@ impl TagArguments {
             }
         }
         (tag, is_partial)
-    }
-
-    /// Whether the partial tag at the start may be something other than an end.
-    fn may_be_parameter(&self, rest: &str) -> bool {
-        let has_parameters = |marker| self.row.compare_marker(rest, marker) == Match::Partial;
-        let json = match self.row.json {
-            JsonBody::Element { open, .. } => has_parameters(open),
-            _ => false,
-        };
-        json || has_parameters(self.row.open)
-            || self.row.wrapper.iter().any(|marker| has_parameters(marker))
     }
 
     /// Ends the call.

@@ -199,10 +199,19 @@ fn a_call_without_its_end_ends_before_the_next_marker() {
             assert_eq!(read.progress, Progress::Ended(text.len()));
         }
     }
-    let text = "<parameter=s>a</parameter></func";
-    let read = outcome(&QWEN3_CODER, text);
-    assert_eq!(read.arguments, r#"{"s":"a"}"#);
-    assert_eq!(read.progress, Progress::Ended(text.len()));
+}
+
+/// A `write_file` call without its content must never look complete.
+#[test]
+fn a_call_that_ends_between_parameters_is_cut() {
+    for row in ROWS {
+        for end in ["", "\n", &row.end[0][..row.end[0].len() - 1]] {
+            let text = parameter(row, "s", "a") + end;
+            let read = outcome(row, &text);
+            assert_eq!(read.arguments, r#"{"s":"a""#, "{text}");
+            assert_eq!(read.progress, Progress::More(text.len()), "{text}");
+        }
+    }
 }
 
 #[test]
