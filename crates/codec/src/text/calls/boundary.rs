@@ -1,52 +1,173 @@
 //! Finds where a value ends, in text that may continue.
 
+use super::{MAX_FRAMING, leading_white_space};
 use crate::search::find_byte;
+use crate::text::marker::{Match, compare};
 
-/// Returns how much of the text surely belongs to the value, and the position after its closer, if
-/// the closer is there. A partial closer, and a line break before it that may belong to it, are not
-/// sure yet.
-pub(crate) fn find_closer(
-    text: &str,
-    close: &str,
-    framed: bool,
-    last: bool,
-) -> (usize, Option<usize>) {
-    let (bytes, marker) = (text.as_bytes(), close.as_bytes());
-    let mut from = 0;
-    let (end, after) = loop {
-        let Some(at) = find_byte(marker[0], &bytes[from..]).map(|at| from + at) else {
-            break (bytes.len(), None);
-        };
-        let rest = &bytes[at..];
-        if rest.starts_with(marker) {
-            break (at, Some(at + marker.len()));
+/// What ends a value. All markers start with the same byte.
+pub(crate) struct Boundary<'a> {
+    /// Closes the value, and is read with it.
+    pub(crate) close: &'a str,
+    /// End the value if its closer is missing, and stay unread: the next call, and the end of the
+    /// section.
+    pub(crate) outer: &'a [&'a str],
+    /// End the call. They end a value without a closer only if one of `outer` follows.
+    pub(crate) call_end: &'a [&'a str],
+    /// Whether one line break before the end belongs to it.
+    pub(crate) framed: bool,
+    /// Compares the start of a text with a marker of `outer` or `call_end`.
+    pub(crate) compare: &'a dyn Fn(&str, &str) -> Match,
+}
+
+impl<'a> Boundary<'a> {
+    /// Only this marker ends the value.
+    pub(crate) fn closer(close: &'a str) -> Self {
+        Self {
+            close,
+            outer: &[],
+            call_end: &[],
+            framed: false,
+            compare: &|text, marker| compare(marker, text),
         }
-        if marker.starts_with(rest) {
-            break (at, None);
-        }
-        from = at + 1;
-    };
-    if after.is_none() && last {
-        return (text.len(), None);
     }
-    let framing = match &bytes[..end] {
-        _ if !framed => 0,
-        [.., b'\r', b'\n'] => 2,
-        [.., b'\n'] => 1,
-        // The rest of a line break may follow.
-        [.., b'\r'] if end == bytes.len() => 1,
-        _ => 0,
-    };
-    (end - framing, after)
+
+    /// Returns how much of the text surely belongs to the value, and where to read on, if its end is
+    /// there. A partial marker, and a line break before it that may belong to it, are not sure yet.
+    /// `previous` is the byte before the text, or 0.
+    pub(crate) fn find(&self, text: &str, previous: u8, last: bool) -> (usize, Option<usize>) {
+        let bytes = text.as_bytes();
+        let first = self.close.as_bytes()[0];
+        let mut from = 0;
+        let (end, after) = loop {
+            let Some(at) = find_byte(first, &bytes[from..]).map(|at| from + at) else {
+                break (bytes.len(), None);
+            };
+            let before = if at > 0 { bytes[at - 1] } else { previous };
+            match self.compare_end(&text[at..], before, last) {
+                End::Here(length) => break (at, Some(at + length)),
+                End::Partial if !last => break (at, None),
+                End::Partial | End::No => from = at + 1,
+                End::Quoted(length) => from = at + length,
+            }
+        };
+        if after.is_none() && last {
+            return (text.len(), None);
+        }
+        let framing = match &bytes[..end] {
+            _ if !self.framed => 0,
+            [.., b'\r', b'\n'] => 2,
+            [.., b'\n'] => 1,
+            // The rest of a line break may follow.
+            [.., b'\r'] if end == bytes.len() => 1,
+            _ => 0,
+        };
+        (end - framing, after)
+    }
+
+    /// Compares the start of a text with everything that ends the value.
+    fn compare_end(&self, text: &str, before: u8, last: bool) -> End {
+        let mut end = match compare(self.close, text) {
+            Match::Full(length) => return End::Here(length),
+            Match::Partial => End::Partial,
+            Match::No => End::No,
+        };
+        for marker in self.outer {
+            end = end.max(match (self.compare)(text, marker) {
+                Match::Full(length) => check_quotes(text, length, before, last),
+                Match::Partial => End::Partial,
+                Match::No => End::No,
+            });
+        }
+        for marker in self.call_end {
+            end = end.max(match (self.compare)(text, marker) {
+                Match::Full(length) => self.compare_after_call(text, length, before, last),
+                Match::Partial => End::Partial,
+                Match::No => End::No,
+            });
+        }
+        end
+    }
+
+    /// Whether one of `outer` follows the end of the call, which has this length.
+    fn compare_after_call(&self, text: &str, length: usize, before: u8, last: bool) -> End {
+        let white = leading_white_space(&text[length..]);
+        let rest = &text[length + white..];
+        if white > MAX_FRAMING {
+            return End::No;
+        }
+        let follows = self.outer.iter().map(|marker| match (self.compare)(rest, marker) {
+            Match::Full(outer) => check_quotes(text, length + white + outer, before, last),
+            Match::Partial => End::Partial,
+            Match::No => End::No,
+        });
+        follows.max().unwrap_or(End::No)
+    }
+}
+
+/// What the text at some position means for the value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum End {
+    /// It belongs to the value.
+    No,
+    /// This many bytes are markers between quotes, and belong to the value.
+    Quoted(usize),
+    /// It may be an end.
+    Partial,
+    /// The value ends before it. This many bytes are read with the value.
+    Here(usize),
+}
+
+/// Markers of this length end the value, unless they are directly between two equal quotes.
+fn check_quotes(text: &str, length: usize, before: u8, last: bool) -> End {
+    match text.as_bytes().get(length) {
+        _ if !matches!(before, b'`' | b'"' | b'\'') => End::Here(0),
+        Some(&after) if after == before => End::Quoted(length),
+        None if !last => End::Partial,
+        // The quote after it may have been cut.
+        None => End::Quoted(length),
+        Some(_) => End::Here(0),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn framed() -> Boundary<'static> {
+        Boundary { framed: true, ..Boundary::closer("</p>") }
+    }
+
+    fn nested() -> Boundary<'static> {
+        Boundary { outer: &["<f>", "</s>"], call_end: &["</f>"], ..framed() }
+    }
+
+    #[test]
+    fn the_next_call_or_the_outer_closer_ends_an_unclosed_value() {
+        let find = |text: &str| nested().find(text, 0, false);
+        assert_eq!(find("a\n<f>"), (1, Some(2)));
+        assert_eq!(find("a\n</s>"), (1, Some(2)));
+        assert_eq!(find("a\n</f>\n</s>"), (1, Some(2)));
+        assert_eq!(find("a</f> b</p>"), (7, Some(11)));
+        assert_eq!(find("a</f>"), (1, None));
+        assert_eq!(find("a</f>\n<"), (1, None));
+        assert_eq!(nested().find("a</f>", 0, true), (5, None));
+    }
+
+    #[test]
+    fn a_quoted_marker_is_part_of_the_value() {
+        let find = |text: &str| nested().find(text, 0, false);
+        assert_eq!(find("a `</s>` b"), (10, None));
+        assert_eq!(find("a \"</f></s>\" b"), (14, None));
+        assert_eq!(find("a `</s>"), (3, None));
+        assert_eq!(find("a `</s>b"), (3, Some(3)));
+        assert_eq!(nested().find("</s>'", b'\'', false), (5, None));
+        assert_eq!(nested().find("a `</s>", 0, true), (7, None));
+        assert_eq!(nested().find("a `</f></s>", 0, true), (11, None));
+    }
+
     #[test]
     fn finds_a_closer_and_holds_a_partial_one() {
-        let find_closer = |text: &str| find_closer(text, "</p>", false, false);
+        let find_closer = |text: &str| Boundary::closer("</p>").find(text, 0, false);
         assert_eq!(find_closer("abc"), (3, None));
         assert_eq!(find_closer("a<b"), (3, None));
         assert_eq!(find_closer("a</"), (1, None));
@@ -57,7 +178,7 @@ mod tests {
 
     #[test]
     fn one_line_break_before_a_closer_belongs_to_it() {
-        let find_closer = |text: &str| find_closer(text, "</p>", true, false);
+        let find_closer = |text: &str| framed().find(text, 0, false);
         assert_eq!(find_closer("a\n"), (1, None));
         assert_eq!(find_closer("a\r"), (1, None));
         assert_eq!(find_closer("a\r\n"), (1, None));
@@ -69,7 +190,7 @@ mod tests {
 
     #[test]
     fn holds_nothing_at_the_end() {
-        assert_eq!(find_closer("a\n</", "</p>", true, true), (4, None));
-        assert_eq!(find_closer("a\n</p>", "</p>", true, true), (1, Some(6)));
+        assert_eq!(framed().find("a\n</", 0, true), (4, None));
+        assert_eq!(framed().find("a\n</p>", 0, true), (1, Some(6)));
     }
 }

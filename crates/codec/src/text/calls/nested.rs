@@ -7,7 +7,7 @@
 //! is passed on twice: emitted text cannot become an array any more.
 
 use super::super::schema::{JsonTypes, Schema};
-use super::boundary::find_closer;
+use super::boundary::Boundary;
 use super::sink::Sink;
 use super::value::{Value, ValueType, quote};
 use super::{MAX_FRAMING, MAX_NAME, Progress, TagStep, prefix_up_to};
@@ -26,6 +26,8 @@ pub(crate) struct NestedArguments {
     /// What closes the current element.
     close: String,
     value: Value,
+    /// The last byte of the current value, or 0.
+    previous_byte: u8,
     /// White space at the start of a value.
     space: String,
     scratch: String,
@@ -51,7 +53,6 @@ struct Container {
 }
 
 const TAG_PREFIX: &str = "]<]minimax[>[";
-#[cfg(test)]
 const END: &str = "]<]minimax[>[</invoke>";
 /// Tags that end a call without being part of it: the end of the section, and the next call.
 const IMPLICIT_END: [&str; 2] = ["]<]minimax[>[</tool_call>", "]<]minimax[>[<invoke "];
@@ -82,6 +83,7 @@ impl NestedArguments {
             current: (0, 0),
             close: String::new(),
             value: Value::new(),
+            previous_byte: 0,
             space: String::new(),
             scratch: String::new(),
         }
@@ -198,6 +200,7 @@ impl NestedArguments {
         self.close.clear();
         self.close.extend([TAG_PREFIX, "</", name, ">"]);
         self.space.clear();
+        self.previous_byte = 0;
         self.current = (self.names.len(), self.names.len() + name.len());
         self.names.push_str(name);
         let types = self.schema(sink).types();
@@ -287,8 +290,12 @@ impl NestedArguments {
     }
 
     fn value(&mut self, text: &str, at: usize, last: bool, sink: &mut Sink<'_>) -> TagStep {
-        let (end, after) = find_closer(&text[at..], &self.close, false, last);
-        self.value.text(&text[at..at + end], sink);
+        let boundary =
+            Boundary { outer: &IMPLICIT_END, call_end: &[END], ..Boundary::closer(&self.close) };
+        let (end, after) = boundary.find(&text[at..], self.previous_byte, last);
+        let inside = &text[at..at + end];
+        self.previous_byte = inside.bytes().last().unwrap_or(self.previous_byte);
+        self.value.text(inside, sink);
         let Some(after) = after else {
             if last {
                 self.value.cut(sink);
@@ -429,6 +436,10 @@ mod tests {
             r#"{"o":{"next":{"zip":"1"}},"s":"a"}"#,
         );
         check("(l)(item)a(/item)(/invoke)", r#"{"l":["a"]}"#);
+        for (value, next) in [("1", "(/tool_call)"), ("1(/invoke)", "(/tool_call)")] {
+            let body = with_prefix(&format!("(s){value}{next}"));
+            assert_eq!(outcome(&body).arguments, r#"{"s":"1"}"#);
+        }
         for next in ["(/tool_call)", "(invoke name=\"u\")"] {
             let body = with_prefix("(o)(zip)1(/zip)");
             let read = outcome(&format!("{body}{}", with_prefix(next)));

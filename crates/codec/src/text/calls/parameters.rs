@@ -12,7 +12,7 @@ pub(crate) struct Parameters {
     pub(crate) key: Key,
     /// The end of the parameter's tag.
     pub(crate) tag_end: &'static str,
-    /// The only thing that ends the value.
+    /// What ends the value. If it is missing, `implicit_end` does.
     pub(crate) close: &'static str,
     /// The attribute that says whether the value is a string. Without it, the schema decides.
     pub(crate) typed_by: Option<TypeAttribute>,
@@ -30,7 +30,7 @@ pub(crate) struct Parameters {
     pub(crate) wrapper: &'static [&'static str],
     /// What ends the call.
     pub(crate) end: &'static [&'static str],
-    /// What ends the call between parameters without being part of it.
+    /// What ends the call without being part of it: the next call, and the end of the section.
     pub(crate) implicit_end: &'static [&'static str],
 }
 
@@ -126,12 +126,12 @@ pub(crate) const HUNYUAN: Parameters =
 
 /// minimax_m2.
 pub(crate) const MINIMAX_M2: Parameters =
-    Parameters { implicit_end: &["</minimax:tool_call>", "<invoke"], ..NAMED };
+    Parameters { implicit_end: &["</minimax:tool_call>", "<invoke "], ..NAMED };
 
 /// dots.
 pub(crate) const DOTS: Parameters = Parameters {
     json: JsonBody::Bare,
-    implicit_end: &["</dots_function_call>", "<invoke"],
+    implicit_end: &["</dots_function_call>", "<invoke "],
     ..NAMED
 };
 
@@ -151,7 +151,7 @@ pub(crate) const DSML_SPACED: Parameters = Parameters {
     open: "<｜DSML｜ parameter",
     close: "</｜DSML｜ parameter>",
     end: &["</｜DSML｜ invoke>"],
-    implicit_end: &["</｜DSML｜ calls>", "<｜DSML｜ invoke"],
+    implicit_end: &["</｜DSML｜ calls>", "<｜DSML｜ invoke", "<｜DSML｜invoke"],
     ..DSML
 };
 
@@ -185,7 +185,7 @@ pub(crate) const MINICPM5: Parameters = Parameters {
     character_data: true,
     wrapper: &["<arguments>", "</arguments>"],
     end: &["</function>"],
-    implicit_end: &["<function"],
+    implicit_end: &["<function "],
     ..NAMED
 };
 
@@ -203,6 +203,7 @@ pub(crate) const BEAM: Parameters = Parameters {
     open: "<rfl:parameter",
     close: "</rfl:parameter>",
     end: &["<|call|>", "<|end|>"],
+    implicit_end: &["<|start|>"],
     ..NAMED
 };
 

@@ -1,13 +1,14 @@
 //! Arguments with one element per parameter, whose value is plain text.
 //!
-//! A value ends at its own closer and nowhere else. Text that can only be a string is emitted at
+//! A value ends at its own closer, or at the next call or the end of the section if the closer is
+//! missing. Text that can only be a string is emitted at
 //! once. Other text waits in [`Value`] until its type is known.
 
 use std::borrow::Cow;
 
 use super::super::schema::JsonTypes;
 use super::arguments::JsonArguments;
-use super::boundary::find_closer;
+use super::boundary::Boundary;
 use super::parameters::{JsonBody, Parameters, Tag};
 use super::sink::Sink;
 use super::value::{Value, ValueType};
@@ -25,6 +26,8 @@ pub(crate) struct TagArguments {
     value: Value,
     /// What closes the current value.
     close: Cow<'static, str>,
+    /// The last byte of the current value, or 0.
+    previous_byte: u8,
     scratch: String,
 }
 
@@ -74,6 +77,7 @@ impl TagArguments {
             has_parameters: false,
             value: Value::new(),
             close: Cow::Borrowed(row.close),
+            previous_byte: 0,
             scratch: String::new(),
         }
     }
@@ -221,6 +225,7 @@ impl TagArguments {
             self.close = Cow::Owned([close, suffix, ">"].concat());
         }
         self.has_parameters = true;
+        self.previous_byte = 0;
         self.value.begin(value_type, sink);
         self.state = if self.row.framed || self.row.character_data {
             State::ValueStart
@@ -257,10 +262,22 @@ impl TagArguments {
 
     fn value(&mut self, text: &str, at: usize, last: bool, sink: &mut Sink<'_>) -> TagStep {
         let character_data = matches!(self.state, State::CharacterData);
-        let marker = if character_data { CHARACTER_DATA_END } else { &self.close };
-        let framed = self.row.framed && !character_data;
-        let (end, after) = find_closer(&text[at..], marker, framed, last);
-        self.value.text(&text[at..at + end], sink);
+        let row = self.row;
+        let compare = |text: &str, marker: &str| row.compare_marker(text, marker);
+        let boundary = match character_data {
+            true => Boundary::closer(CHARACTER_DATA_END),
+            false => Boundary {
+                close: &self.close,
+                outer: row.implicit_end,
+                call_end: row.end,
+                framed: row.framed,
+                compare: &compare,
+            },
+        };
+        let (end, after) = boundary.find(&text[at..], self.previous_byte, last);
+        let inside = &text[at..at + end];
+        self.previous_byte = inside.bytes().last().unwrap_or(self.previous_byte);
+        self.value.text(inside, sink);
         match after {
             Some(after) if character_data => {
                 self.state = State::AfterCharacterData;
