@@ -10,11 +10,14 @@ pub(crate) struct Channels {
     pub(crate) header_starts: &'static [&'static str],
     /// How the first header of a text can start if the prompt ended inside it.
     pub(crate) implied_starts: &'static [&'static str],
+    /// The marker that may come once inside a header, before the name of the channel.
+    pub(crate) channel_marker: Option<&'static str>,
     /// Markers that end a header and start the message.
     pub(crate) message_starts: &'static [&'static str],
     /// Markers that end a message.
     pub(crate) message_ends: &'static [&'static str],
-    /// Classifies a message by its header and the marker that ended the header.
+    /// Classifies a message by its header and the marker that ended the header. A broken header has
+    /// no such marker.
     pub(crate) classify: fn(&str, &str) -> Channel,
     /// The format of a call's body. The name is in the header.
     pub(crate) calls: &'static ToolFormat,
@@ -40,6 +43,7 @@ pub(crate) enum Channel {
 /// gpt-oss.
 pub(crate) static HARMONY: Channels = Channels {
     header_starts: &["<|start|>", "<|channel|>"],
+    channel_marker: Some("<|channel|>"),
     implied_starts: &[" to=", "to="],
     message_starts: &["<|message|>"],
     message_ends: &["<|end|>", "<|call|>", "<|return|>"],
@@ -55,6 +59,7 @@ pub(crate) static BEAM: Channels =
 /// Inkling.
 pub(crate) static INKLING: Channels = Channels {
     header_starts: &["<|message_model|>"],
+    channel_marker: None,
     implied_starts: &["<|content_thinking|>", "<|content_text|>", "<|content_invoke_tool_json|>"],
     message_starts: &["<|content_thinking|>", "<|content_text|>", "<|content_invoke_tool_json|>"],
     message_ends: &["<|end_message|>", "<|content_model_end_sampling|>"],
@@ -66,6 +71,7 @@ pub(crate) static INKLING: Channels = Channels {
 /// Muse.
 pub(crate) static MUSE: Channels = Channels {
     header_starts: &["<|start|>"],
+    channel_marker: None,
     implied_starts: &[" to=", "to="],
     message_starts: &["<|message|>"],
     message_ends: &["<|eom|>"],
@@ -74,11 +80,82 @@ pub(crate) static MUSE: Channels = Channels {
     implicit: false,
 };
 
+/// The names of Harmony's channels.
+const HARMONY_CHANNELS: [&str; 3] = ["analysis", "commentary", "final"];
+
+impl Channels {
+    /// Finds the marker that ends a header, in the text after its start. Also returns whether it
+    /// starts the message. Any other marker means that the header is broken.
+    pub(crate) fn find_header_end(
+        &self,
+        start: &str,
+        text: &str,
+    ) -> Option<(usize, &'static str, bool)> {
+        let find = |marker: &'static str| {
+            let inside = self.channel_marker == Some(marker) && !start.contains(marker);
+            let from = if inside { text.find(marker)? + marker.len() } else { 0 };
+            Some((from + text[from..].find(marker)?, marker))
+        };
+        let starts = self.message_starts.iter().filter_map(|marker| find(marker));
+        let others = self.header_starts.iter().chain(self.message_ends);
+        let broken =
+            others.filter_map(|marker| find(marker)).map(|(at, marker)| (at, marker, false));
+        starts.map(|(at, marker)| (at, marker, true)).chain(broken).min()
+    }
+
+    /// The length of the longest marker that ends a header.
+    pub(crate) fn max_header_end(&self) -> usize {
+        let all = [self.message_starts, self.header_starts, self.message_ends];
+        all.iter().flat_map(|markers| *markers).map(|marker| marker.len()).max().unwrap_or(0)
+    }
+
+    /// The length of a header without a marker at its end: its known parts.
+    pub(crate) fn header_length(&self, text: &str) -> usize {
+        let mut end = 0;
+        loop {
+            let rest = match end {
+                0 => text.trim_start(),
+                _ => text[end..].trim_start_matches(' '),
+            };
+            let start = text.len() - rest.len();
+            match self.header_part(&text[..end], rest) {
+                0 => return end,
+                length => end = start + length,
+            }
+        }
+    }
+
+    /// The length of the next part of a header, or 0 if text follows.
+    fn header_part(&self, before: &str, rest: &str) -> usize {
+        let word = |from: usize| {
+            let letters = rest[from..].bytes().take_while(u8::is_ascii_alphabetic).count();
+            from + letters
+        };
+        if let Some(marker) = self.header_starts.iter().find(|marker| rest.starts_with(**marker)) {
+            return marker.len();
+        }
+        if before.ends_with("<|channel|>") {
+            let name = HARMONY_CHANNELS.iter().find(|name| rest.starts_with(**name));
+            return name.map_or(0, |name| name.len());
+        }
+        if let Some(constraint) = rest.strip_prefix("<|constrain|>") {
+            return word(rest.len() - constraint.len());
+        }
+        if before.ends_with("<|start|>") && &rest[..word(0)] == "assistant" {
+            return word(0);
+        }
+        match recipient(rest) {
+            Some(recipient) if rest.starts_with("to=") => "to=".len() + recipient.len(),
+            _ => 0,
+        }
+    }
+}
+
 /// The word after `to=`.
 fn recipient(header: &str) -> Option<&str> {
     let (_, rest) = header.split_once("to=")?;
     let end = rest
-        .find(|character: char| character.is_whitespace() || character == '<')
+        .find(|character: char| character.is_whitespace() || matches!(character, '<' | '{'))
         .unwrap_or(rest.len());
     Some(&rest[..end]).filter(|recipient| !recipient.is_empty())
 }
@@ -112,7 +189,8 @@ fn classify_inkling(header: &str, end: &str) -> Channel {
     let name = header.trim().strip_prefix("<|message_model|>").unwrap_or(header).trim();
     match end {
         "<|content_thinking|>" => Channel::Reasoning,
-        "<|content_text|>" => Channel::Content,
+        // Without a marker for its type, a message is content.
+        "<|content_text|>" | "" => Channel::Content,
         _ => Channel::Calls(Some(name.to_owned()).filter(|name| !name.is_empty())),
     }
 }

@@ -3,7 +3,7 @@
 use super::reasoning::Reasoning;
 use super::states::{Core, Flow, Gap, State};
 use crate::text::calls::{MAX_NAME, Script, prefix_up_to};
-use crate::text::channels::Channel;
+use crate::text::channels::{Channel, Channels};
 use crate::text::event::Event;
 use crate::text::recipe::ReasoningFormat;
 
@@ -25,29 +25,80 @@ impl Core {
             return Flow::Wait(at);
         };
         // A header is short: a marker further away does not end it.
-        let window = prefix_up_to(rest, MAX_NAME + max_length(channels.message_starts));
+        let max_length = MAX_NAME + channels.max_header_end();
         let end = channels
-            .message_starts
-            .iter()
-            .filter_map(|marker| Some((window.find(marker)?, *marker)))
-            .min();
-        let Some((stop, marker)) = end.filter(|(stop, _)| *stop <= MAX_NAME) else {
-            if rest.len() <= MAX_NAME + max_length(channels.message_starts) && !last {
+            .find_header_end(&raw, prefix_up_to(rest, max_length))
+            .filter(|(stop, ..)| *stop <= MAX_NAME);
+        match end {
+            None if rest.len() <= max_length && !last => {
                 self.state = State::Header(raw);
-                return Flow::Wait(at);
+                Flow::Wait(at)
             }
-            self.state = State::Content;
-            self.gap = Gap::None;
-            self.emit_unparsed(&raw, out);
-            return Flow::On(at);
+            Some((stop, marker, true)) => {
+                raw.push_str(&rest[..stop]);
+                let channel = (channels.classify)(&raw, marker);
+                raw.push_str(marker);
+                self.enter_message(channels, channel, raw, Gap::None, out);
+                Flow::On(at + stop + marker.len())
+            }
+            Some((stop, _, false)) => {
+                Flow::On(at + self.broken_header(channels, raw, &rest[..stop], true, out))
+            }
+            None => {
+                let text = prefix_up_to(rest, MAX_NAME);
+                Flow::On(at + self.broken_header(channels, raw, text, false, out))
+            }
+        }
+    }
+
+    /// The marker that starts the message is missing. Text after the known parts of the header
+    /// belongs to the message. Returns how much of the text belongs to the header.
+    fn broken_header(
+        &mut self,
+        channels: &Channels,
+        raw: String,
+        text: &str,
+        is_ended: bool,
+        out: &mut dyn FnMut(Event<'_>),
+    ) -> usize {
+        let mut header = raw.clone();
+        header.push_str(text);
+        let length = channels.header_length(&header);
+        let has_start = !raw.trim_start().is_empty();
+        let mut channel = (channels.classify)(&header[..length], "");
+        let is_sure = match channel {
+            // An answer can begin like a header.
+            Channel::Content | Channel::Call(_) | Channel::Calls(_) => has_start || is_ended,
+            _ => true,
         };
-        raw.push_str(&rest[..stop]);
-        let channel = (channels.classify)(&raw, marker);
-        raw.push_str(marker);
+        // A header that was cut is text, too: the rest of its last word may be missing.
+        let is_cut = !is_ended && header[length..].trim_start().is_empty();
+        if !is_sure || is_cut || length < raw.len() {
+            channel = Channel::Unknown;
+        }
+        if channel == Channel::Unknown {
+            self.enter_message(channels, channel, raw, Gap::None, out);
+            return 0;
+        }
+        let used = length - raw.len();
+        header.truncate(length);
+        self.enter_message(channels, channel, header, Gap::Drop, out);
+        used
+    }
+
+    /// Enters the state of a message after its header.
+    fn enter_message(
+        &mut self,
+        channels: &Channels,
+        channel: Channel,
+        raw: String,
+        gap: Gap,
+        out: &mut dyn FnMut(Event<'_>),
+    ) {
         let split = self.options.reasoning_format == ReasoningFormat::Split;
         self.state = State::Content;
         self.fence.reset();
-        self.gap = Gap::None;
+        self.gap = gap;
         match channel {
             Channel::Reasoning if self.recipe.reasoning.is_some() => {
                 let reasoning =
@@ -66,10 +117,5 @@ impl Core {
             Channel::Unknown => self.emit_unparsed(&raw, out),
             Channel::Content | Channel::Reasoning | Channel::Call(_) | Channel::Calls(_) => {}
         }
-        Flow::On(at + stop + marker.len())
     }
-}
-
-fn max_length(markers: &[&str]) -> usize {
-    markers.iter().map(|marker| marker.len()).max().unwrap_or(0)
 }
