@@ -185,6 +185,15 @@ impl JsonCalls {
                 self.position = Position::Element;
             }
             (Position::Begin, b'{') if self.keys.alone => self.position = Position::KeyOrClose,
+            // After malformed arguments, brackets may be missing or too many.
+            (Position::ValueEnd, b']') if self.is_done_in_list(sink) => {
+                return Token::Return(Progress::Ended(at + 1));
+            }
+            (Position::ElementEnd, b'}') if self.in_list && sink.is_tolerant() => {}
+            (Position::Key, b'{') if self.is_done_in_list(sink) => {
+                self.call = CallParts::default();
+                self.position = Position::KeyOrClose;
+            }
             (Position::Element, b'{') => {
                 self.call = CallParts::default();
                 self.position = Position::KeyOrClose;
@@ -218,6 +227,11 @@ impl JsonCalls {
             _ => return broken("the call is not valid JSON"),
         }
         Token::Next(1)
+    }
+
+    /// Whether the arguments of a call in an array are complete, and errors are tolerated.
+    fn is_done_in_list(&self, sink: &Sink<'_>) -> bool {
+        self.in_list && self.call.done && sink.is_tolerant()
     }
 
     /// Classifies a key.

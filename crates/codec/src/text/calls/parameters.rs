@@ -225,7 +225,7 @@ pub(crate) enum Tag<'t> {
         /// The suffix of the value's opening tag.
         suffix: &'t str,
     },
-    /// It is complete and closes itself.
+    /// It is complete and closes itself, or its value is missing.
     Closed {
         /// Its length in bytes.
         length: usize,
@@ -309,7 +309,8 @@ impl Parameters {
                 suffix: &rest[value.len() - 1..length - 1],
             },
             Match::Partial => Tag::Partial,
-            Match::No => Tag::Wrong("a parameter has a key and no value"),
+            // The value is missing. The call stays a call.
+            Match::No => Tag::Closed { length: after, key: text[open..end].trim() },
         }
     }
 
@@ -477,12 +478,18 @@ mod tests {
     }
 
     #[test]
+    fn a_key_without_a_value_is_a_whole_tag() {
+        let tag = GLM.tag("<arg_key>k</arg_key>\n</tool_call>");
+        assert_eq!(tag, Tag::Closed { length: "<arg_key>k</arg_key>".len(), key: "k" });
+        assert_eq!(GLM.tag("<arg_key>k</arg_key>\n"), Tag::Partial);
+    }
+
+    #[test]
     fn rejects_text_that_is_no_tag() {
         for (row, text) in [
             (&QWEN3_CODER, "<parameter=city\nParis"),
             (&QWEN3_CODER, "<parameter=city</parameter>"),
             (&GLM, "<arg_key>k<arg_value>"),
-            (&GLM, "<arg_key>k</arg_key>x"),
             (&MINIMAX_M2, "<parameter>"),
             (&MINIMAX_M2, "<parameters>"),
             (&MINIMAX_M2, "<parameter name=>"),

@@ -5,7 +5,7 @@
 
 use super::json_writer::JsonWriter;
 use super::literal::{Literal, MAX_WORD, PYTHON};
-use super::{Progress, Sink};
+use super::{MAX_FRAMING, Progress, Sink};
 
 /// How calls are laid out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,8 +31,6 @@ enum State {
     Call,
     /// Expects an argument or the closing bracket.
     Argument,
-    /// Expects the `=` after an argument's name.
-    Equals,
     /// The value of an argument.
     Value,
     /// Expects a comma or the closing bracket.
@@ -136,10 +134,9 @@ impl PythonCalls {
                 return Progress::Ended(at);
             }
             // After a marker, a name and a bracket are a call.
-            (
-                Layout::List { declared_only: false } | Layout::Lines { .. },
-                State::Argument | State::Equals,
-            ) => self.start_call(sink),
+            (Layout::List { declared_only: false } | Layout::Lines { .. }, State::Argument) => {
+                self.start_call(sink);
+            }
             // A name without its bracket is no call. The caller decides about it.
             (_, State::Call) => return Progress::More(at),
             _ => {}
@@ -170,17 +167,7 @@ impl PythonCalls {
                     false => State::Call,
                 })
             }
-            (State::Argument, _) => self.argument(text),
-            (State::Equals, b'=') => match text.as_bytes().get(1) {
-                None if !last => Ok(None),
-                Some(b'=') => Err((0, "a comparison is no argument")),
-                _ => {
-                    self.start_call(sink);
-                    self.write_key();
-                    self.advance_to(State::Value)
-                }
-            },
-            (State::Equals, _) => Err((0, "an argument has no name")),
+            (State::Argument, _) => self.argument(text, last, sink),
             (State::AfterValue, b',') => self.advance_to(State::Argument),
             (State::AfterValue, _) => Err((0, "a comma or a closing bracket was expected")),
             (State::AfterCall, b',') => self.advance_to(State::Call),
@@ -223,18 +210,31 @@ impl PythonCalls {
         Ok(Some(name.len() + 1))
     }
 
-    /// Reads the name of an argument.
-    fn argument(&mut self, text: &str) -> Step {
+    /// Reads the name of an argument and the `=` after it. Another word stays unread: it is text.
+    fn argument(&mut self, text: &str, last: bool, sink: &mut Sink<'_>) -> Step {
         if !starts_with_name(text) {
             return Err((0, "an argument has no name"));
         }
         let Some(key) = read_identifier(text, |_| false)? else {
             return Ok(None);
         };
-        self.key.clear();
-        self.key.push_str(key);
-        self.state = State::Equals;
-        Ok(Some(key.len()))
+        let rest = text[key.len()..].trim_ascii_start();
+        let equals = text.len() - rest.len();
+        match rest.as_bytes() {
+            _ if equals - key.len() > MAX_FRAMING => Err((0, "an argument has no name")),
+            [] => Ok(None),
+            [b'='] if !last => Ok(None),
+            [b'=', b'=', ..] => Err((0, "a comparison is no argument")),
+            [b'=', ..] => {
+                self.key.clear();
+                self.key.push_str(key);
+                self.start_call(sink);
+                self.write_key();
+                self.state = State::Value;
+                Ok(Some(equals + 1))
+            }
+            _ => Err((0, "an argument has no name")),
+        }
     }
 
     /// Emits the start of the call, unless it was emitted.
@@ -357,13 +357,13 @@ mod tests {
             ("[{\"name\": 1}]", 1, "a call was expected"),
             ("[see(1)]", 5, nameless),
             ("[see('a')]", 5, nameless),
-            ("[see(this)]", 9, nameless),
-            ("[see(this, that)]", 9, nameless),
+            ("[see(this)]", 5, nameless),
+            ("[see(this, that)]", 5, nameless),
             ("[see(**a)]", 5, nameless),
             ("[see(,)]", 5, nameless),
             ("[see(12", 5, nameless),
             ("[see(-", 5, nameless),
-            ("[f(a==1)]", 4, "a comparison is no argument"),
+            ("[f(a==1)]", 3, "a comparison is no argument"),
         ] {
             check(LIST, text, "", Progress::Broken(at, why));
             check(BARE, text, "", Progress::Broken(at, why));
@@ -389,6 +389,7 @@ mod tests {
         let after = "a comma or a closing bracket was expected";
         for (text, output, at, why) in [
             ("[f(a=1, 2)]", "f{\"a\":1", 8, "an argument has no name"),
+            ("[f(a=1, word b=2)]", "f{\"a\":1", 8, "an argument has no name"),
             ("[f(a=1 b=2)]", "f{\"a\":1", 7, after),
             ("[f(a='x' 'y')]", "f{\"a\":\"x\"", 9, after),
             ("[f(a=b)]", "f{\"a\":", 5, "a value was expected"),
