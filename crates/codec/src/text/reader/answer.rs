@@ -248,7 +248,7 @@ impl Core {
                     pair: Some(pair),
                     skip_line_break: split,
                     has_text: !split,
-                    may_repeat_opener: false,
+                    may_repeat_opener: split,
                 };
                 if !split {
                     self.emit_reasoning(marker, out);

@@ -16,7 +16,7 @@ pub(super) struct Reasoning {
     pub(super) skip_line_break: bool,
     /// It contains something other than white space.
     pub(super) has_text: bool,
-    /// The model may repeat the opening tag of the prompt.
+    /// The model may repeat the opening tag.
     pub(super) may_repeat_opener: bool,
 }
 
@@ -119,9 +119,14 @@ impl Core {
             return Flow::Wait(at);
         }
         if reasoning.may_repeat_opener {
-            match self.markers.openers.at(rest, last) {
+            let openers = &self.markers.openers;
+            let is_same = |which| match reasoning.pair {
+                Some(pair) => openers.role(which) == Role::Open(pair),
+                None => true,
+            };
+            match openers.at(rest, last) {
                 Found::Partial { .. } => return Flow::Wait(at),
-                Found::Marker { end, .. } => {
+                Found::Marker { end, which, .. } if is_same(which) => {
                     reasoning.may_repeat_opener = false;
                     if self.options.reasoning_format == ReasoningFormat::Split {
                         self.white_space.clear();
@@ -133,7 +138,7 @@ impl Core {
                     }
                     return Flow::On(at + end);
                 }
-                Found::Nothing => reasoning.may_repeat_opener = false,
+                _ => reasoning.may_repeat_opener = false,
             }
         }
         match self.markers.reasoning(reasoning.pair).at(rest, last) {
