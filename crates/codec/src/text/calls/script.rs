@@ -90,6 +90,18 @@ pub(crate) enum Step {
     Done,
 }
 
+impl Step {
+    /// Whether the step reads a list of calls after a marker, which may be empty.
+    fn may_be_empty(&self) -> bool {
+        matches!(
+            self,
+            Self::Calls(Keys { bare: false, .. })
+                | Self::Python(Layout::List { declared_only: false })
+                | Self::Dicts { bare: false }
+        )
+    }
+}
+
 /// What ends a name or an id.
 #[derive(Debug)]
 pub(crate) struct Terminator {
@@ -123,6 +135,8 @@ pub(crate) enum Start {
     DictList,
     /// `[name`
     NameList,
+    /// `[]`
+    EmptyList,
     /// This text.
     Text(&'static str),
 }
@@ -136,6 +150,7 @@ impl Start {
             Self::ObjectList => (b"[{", |byte| byte == b'"'),
             Self::DictList => (b"[{", |byte| byte == b'\''),
             Self::NameList => (b"[", |byte| byte.is_ascii_alphabetic() || byte == b'_'),
+            Self::EmptyList => (b"[", |byte| byte == b']'),
         };
         let bytes = text.as_bytes();
         let mut at = 0;
@@ -169,6 +184,8 @@ pub(crate) struct Script {
     id: Option<String>,
     /// A call was emitted.
     has_calls: bool,
+    /// The block contains an empty list.
+    has_empty_list: bool,
 }
 
 #[derive(Debug)]
@@ -199,12 +216,25 @@ impl Machine {
 impl Script {
     /// Starts after an opening marker.
     pub(crate) fn new(format: &'static ToolFormat, step: usize) -> Self {
-        Self { format, step, machine: None, name: None, id: None, has_calls: false }
+        Self {
+            format,
+            step,
+            machine: None,
+            name: None,
+            id: None,
+            has_calls: false,
+            has_empty_list: false,
+        }
     }
 
     /// Starts with a known name.
     pub(crate) fn named(format: &'static ToolFormat, name: &str) -> Self {
         Self { name: Some(name.to_owned()), ..Self::new(format, 0) }
+    }
+
+    /// Whether the block contains an empty list instead of calls.
+    pub(crate) fn has_empty_list(&self) -> bool {
+        self.has_empty_list
     }
 
     /// The format.
@@ -291,6 +321,11 @@ impl Script {
         sink: &mut Sink<'_>,
     ) -> StepResult {
         let next = self.step + 1;
+        if step.may_be_empty()
+            && let Some(result) = self.try_empty_list(text, last)
+        {
+            return result;
+        }
         match step {
             Step::Expect(markers) => match find_marker(markers, text, last) {
                 Lookahead::Found(used) => StepResult::GoTo(used, next),
@@ -360,6 +395,20 @@ impl Script {
                 self.begin_body(step, sink);
                 StepResult::Body
             }
+        }
+    }
+
+    /// Looks for an empty list after white space. `None` if the text is something else.
+    fn try_empty_list(&mut self, text: &str, last: bool) -> Option<StepResult> {
+        let white = leading_white_space(text);
+        match Start::EmptyList.compare(&text[white..]) {
+            _ if white > MAX_FRAMING => None,
+            Match::Full(length) => {
+                self.has_empty_list = true;
+                Some(StepResult::GoTo(white + length, self.step + 1))
+            }
+            Match::Partial if !last => Some(StepResult::Wait),
+            _ => None,
         }
     }
 

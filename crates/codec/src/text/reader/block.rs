@@ -127,8 +127,25 @@ impl Core {
                 self.fence.reset();
                 Flow::On(at)
             }
+            Progress::Ended(at) if block.script.has_empty_list() => {
+                self.remove_block();
+                Flow::On(at)
+            }
             Progress::Ended(at) => self.fail_block(at, "the block contains no call", out),
             Progress::Broken(at, why) => self.fail_block(at, why, out),
+        }
+    }
+
+    /// The block contains an empty list of calls: it leaves no trace.
+    fn remove_block(&mut self) {
+        self.previous_byte = 0;
+        self.fence.reset();
+        if let State::Call(block) = std::mem::replace(&mut self.state, State::Content)
+            && let Some(reasoning) = block.origin
+        {
+            self.state = State::Reasoning(reasoning);
+        } else {
+            self.gap = if self.at_start { Gap::Drop } else { Gap::Wait };
         }
     }
 
