@@ -50,8 +50,8 @@ pub static FAMILIES: &[Family] = families! {
     // name             in the model's name                         tags             formats                            flags
     "deepseek-r1"       ["deepseek-r1"]                             "think";         "deepseek_v3";                     implicit;
     "deepseek-v4.1"     ["deepseek-v4.1"]                           "think";         "deepseek_v41";                    call_ends_reasoning;
-    "deepseek-v4"       ["deepseek-v4"]                             "think";         "deepseek_v4";                     ;
-    "deepseek-v3.2"     ["deepseek-v3.2"]                           "think";         "deepseek_v32";                    except = &["-exp"];
+    "deepseek-v4"       ["deepseek-v4"]                             "think";         "deepseek_v4";                     call_ends_reasoning;
+    "deepseek-v3.2"     ["deepseek-v3.2"]                           "think";         "deepseek_v32";                    call_ends_reasoning, except = &["-exp"];
     "deepseek-v3.1"     ["deepseek-v3.1", "deepseek-v3.2-exp"]      "think";         "deepseek_v31";                    ;
     "deepseek-v3"       ["deepseek-v3"]                             "think";         "deepseek_v3";                     ;
     "qwen3-coder"       ["qwen3-coder"]                             "think";         "qwen3_coder";                     call_ends_reasoning;
@@ -82,11 +82,11 @@ pub static FAMILIES: &[Family] = families! {
     "granite-4"         ["granite-4"]                               ;                "granite4";                        ;
     "granite-20b"       ["granite-20b"]                             ;                "granite_20b_fc";                  ;
     "granite-3"         ["granite-3"]                               "granite";       "granite";                         ;
-    "seed-oss"          ["seed-oss"]                                "seed_oss";      "seed_oss";                        ;
+    "seed-oss"          ["seed-oss"]                                "seed_oss";      "seed_oss";                        call_ends_reasoning;
     "step-3.5"          ["step-3.5", "step3.5", "step3p5"]          "step3p5";       "step3p5";                         implicit;
     "step3"             ["step3", "step-3"]                         "think";         "step3";                           implicit;
-    "hy3"               ["hy3", "hunyuan-3", "hy-v3"]               "hy_v3";         "hy_v3";                           ;
-    "hy4"               ["hy4", "hunyuan-4", "hy-v4"]               "hy_v4";         "hy_v4";                           ;
+    "hy3"               ["hy3", "hunyuan-3", "hy-v3"]               "hy_v3";         "hy_v3";                           call_ends_reasoning;
+    "hy4"               ["hy4", "hunyuan-4", "hy-v4"]               "hy_v4";         "hy_v4";                           call_ends_reasoning;
     "hunyuan-a13b"      ["hunyuan-a13b"]                            "hunyuan_a13b";  "hunyuan_a13b";                    ;
     "ernie-4.5"         ["ernie-4.5*thinking"]                      "ernie45";       "hermes";                          implicit;
     "ernie-4.5-plain"   ["ernie-4.5"]                               "ernie45";       "hermes";                          ;
@@ -108,7 +108,7 @@ pub static FAMILIES: &[Family] = families! {
     "sarashina"         ["sarashina"]                               ;                "sarashina";                       ;
     "mimo"              ["mimo"]                                    "think";         "mimo";                            ;
     "poolside"          ["poolside", "laguna"]                      "think";         "poolside_v1";                     ;
-    "ling-3"            ["ling-3", "ling3"]                         "think";         "glm47";                           ;
+    "ling-3"            ["ling-3", "ling3"]                         "think";         "glm47";                           call_ends_reasoning;
     "beam"              ["beam"]                                    "beam";          "beam";                            ;
     "apriel"            ["apriel"]                                  "think";         ;                                  ;
 };

@@ -77,7 +77,7 @@ pub static TAG_SETS: &[TagSet] = &[
         ..tags("kimi_k3", &[pair!("<|open|>think<|sep|>", "<|close|>think<|sep|>")])
     },
     TagSet { call_ends: true, ..tags("minimax_m3", &[pair!("<mm:think>", "</mm:think>")]) },
-    tags("seed_oss", &[pair!("<seed:think>", "</seed:think>")]),
+    TagSet { call_ends: true, ..tags("seed_oss", &[pair!("<seed:think>", "</seed:think>")]) },
     tags("pipe_think", &[pair!("<|think|>", "<|/think|>")]),
     // All of it stays content, after the opening tag that was in the prompt.
     TagSet { prefix: "<think>", ..tags("minimax_m2_append", &[]) },
@@ -89,8 +89,8 @@ pub static TAG_SETS: &[TagSet] = &[
         ..tags("ernie45", &[THINK])
     },
     TagSet { wrappers: &[("<answer>", "</answer>")], ..tags("hunyuan_a13b", &[THINK]) },
-    tags("hy_v3", HY),
-    tags("hy_v4", HY),
+    TagSet { call_ends: true, ..tags("hy_v3", HY) },
+    TagSet { call_ends: true, ..tags("hy_v4", HY) },
     tags(
         "granite",
         &[Pair {
