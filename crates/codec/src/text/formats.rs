@@ -8,6 +8,7 @@ use super::calls::{
     ToolFormat,
 };
 use super::channels;
+use super::reasoning::KIMI_K3_WRAPPERS;
 
 const EMPTY: ToolFormat = ToolFormat {
     name: "",
@@ -469,6 +470,7 @@ pub static TOOL_FORMATS: &[ToolFormat] = &[
             Step::Optional(&["<|close|>tools<|sep|>"]),
         ],
         closers: &["<|close|>tools<|sep|>"],
+        noise: KIMI_K3_WRAPPERS,
         ..EMPTY
     },
     ToolFormat {

@@ -9,6 +9,8 @@ use super::recipe::Recipe;
 pub(crate) enum Role {
     /// Opens reasoning, with the tag pair of this index.
     Open(usize),
+    /// Ends the open reasoning and is then read as part of the answer.
+    Interrupt,
     /// Closes the open reasoning.
     Close,
     /// Closes reasoning although none is open.
@@ -123,6 +125,8 @@ impl MarkerSets {
                 .collect();
             rows.extend(all(ends, Role::Close));
             rows.extend(all(headers, Role::Header));
+            let interrupts = recipe.reasoning.map_or(&[][..], |tags| tags.interrupts);
+            rows.extend(all(interrupts, Role::Interrupt));
             if recipe.call_ends_reasoning {
                 rows.extend_from_slice(&calls);
             }

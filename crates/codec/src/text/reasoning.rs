@@ -14,6 +14,8 @@ pub struct TagSet {
     pub(crate) wrappers: &'static [(&'static str, &'static str)],
     /// Markers without a meaning of their own. They are removed.
     pub(crate) noise: &'static [&'static str],
+    /// Markers that end reasoning and belong to the answer after it.
+    pub(crate) interrupts: &'static [&'static str],
     /// Whether its usual template opens the reasoning in the prompt.
     pub(crate) implicit: bool,
     /// Whether its models forget the closing tag before a call.
@@ -37,6 +39,7 @@ const fn tags(name: &'static str, pairs: &'static [Pair]) -> TagSet {
         pairs,
         wrappers: &[],
         noise: &[],
+        interrupts: &[],
         implicit: false,
         call_ends: false,
         prefix: "",
@@ -68,12 +71,8 @@ pub static TAG_SETS: &[TagSet] = &[
     tags("kimi", &[pair!("◁think▷", "◁/think▷")]),
     TagSet {
         call_ends: true,
-        noise: &[
-            "<|open|>response<|sep|>",
-            "<|close|>response<|sep|>",
-            "<|open|>message<|sep|>",
-            "<|close|>message<|sep|>",
-        ],
+        noise: KIMI_K3_WRAPPERS,
+        interrupts: &["<|open|>response<|sep|>", "<|open|>tools<|sep|>", "<|close|>message<|sep|>"],
         ..tags("kimi_k3", &[pair!("<|open|>think<|sep|>", "<|close|>think<|sep|>")])
     },
     TagSet { call_ends: true, ..tags("minimax_m3", &[pair!("<mm:think>", "</mm:think>")]) },
@@ -112,6 +111,14 @@ pub static TAG_SETS: &[TagSet] = &[
     TagSet { channels: Some(&channels::INKLING), ..tags("inkling", &[]) },
     TagSet { channels: Some(&channels::MUSE), ..tags("muse_glimmer", &[]) },
     TagSet { channels: Some(&channels::MUSE), ..tags("muse_spark", &[]) },
+];
+
+/// The wrappers around Kimi K3's answer and message.
+pub(crate) const KIMI_K3_WRAPPERS: &[&str] = &[
+    "<|open|>response<|sep|>",
+    "<|close|>response<|sep|>",
+    "<|open|>message<|sep|>",
+    "<|close|>message<|sep|>",
 ];
 
 /// The name of each tag may have a suffix that names the checkpoint.

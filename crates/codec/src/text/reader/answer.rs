@@ -284,7 +284,7 @@ impl Core {
                 self.gap = if self.at_start { Gap::Drop } else { Gap::Wait };
                 self.at_start = true;
             }
-            Role::Noise => {}
+            Role::Noise | Role::Interrupt => {}
         }
         self.previous_byte = 0;
     }

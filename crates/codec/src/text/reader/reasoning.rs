@@ -86,6 +86,7 @@ impl Core {
                     Match::No => {}
                 }
                 let role = self.markers.reasoning(reasoning.pair).role(which);
+                let end = if role == Role::Interrupt { stop } else { end };
                 let before = if split { line_break(&rest[..stop]) } else { 0 };
                 self.emit_reasoning(&rest[..stop - before], out);
                 self.leave_reasoning(
@@ -145,6 +146,7 @@ impl Core {
             Found::Partial { .. } => Flow::Wait(at),
             Found::Marker { end, which, .. } => {
                 let role = self.markers.reasoning(reasoning.pair).role(which);
+                let end = if role == Role::Interrupt { 0 } else { end };
                 let white = std::mem::take(&mut self.white_space);
                 self.leave_reasoning(reasoning, role, &white, &rest[..end], out);
                 Flow::On(at + end)
