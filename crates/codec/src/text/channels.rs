@@ -74,7 +74,7 @@ pub(crate) static MUSE: Channels = Channels {
     channel_marker: None,
     implied_starts: &[" to=", "to="],
     message_starts: &["<|message|>"],
-    message_ends: &["<|eom|>"],
+    message_ends: &["<|eom|>", "<|eot|>"],
     classify: classify_muse,
     calls: &formats::MUSE_CALLS,
     implicit: false,

@@ -17,6 +17,7 @@ const EMPTY: ToolFormat = ToolFormat {
     steps: &[],
     closers: &[],
     noise: &[],
+    doubled_names: false,
     channels: None,
 };
 
@@ -558,8 +559,9 @@ pub(crate) static MUSE_CALLS: ToolFormat = ToolFormat {
         Step::Tags(&rows::MUSE),
         Step::Repeat(&["<atem:invoke"], 1),
         Step::Optional(&["</atem:function_calls>"]),
-        Step::Optional(&["<|eom|>"]),
+        Step::Optional(&["<|eom|>", "<|eot|>"]),
     ],
-    closers: &["<|eom|>"],
+    closers: &["<|eom|>", "<|eot|>"],
+    doubled_names: true,
     ..EMPTY
 };

@@ -194,7 +194,7 @@ pub(crate) const MUSE: Parameters = Parameters {
     open: "<atem:parameter",
     close: "</atem:parameter>",
     end: &["</atem:invoke>"],
-    implicit_end: &["</atem:function_calls>", "<atem:invoke", "<|eom|>"],
+    implicit_end: &["</atem:function_calls>", "<atem:invoke", "<|eom|>", "<|eot|>"],
     ..NAMED
 };
 

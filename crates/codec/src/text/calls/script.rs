@@ -37,6 +37,8 @@ pub struct ToolFormat {
     pub(crate) closers: &'static [&'static str],
     /// Markers of this format without a meaning of their own. They are removed.
     pub(crate) noise: &'static [&'static str],
+    /// Whether models write `NAME.NAME` for the tool `NAME`.
+    pub(crate) doubled_names: bool,
     /// For models that write calls in messages with headers.
     pub(crate) channels: Option<&'static Channels>,
 }
@@ -294,7 +296,8 @@ impl Script {
                 // The text ends after a name: that is a call.
                 StepResult::Wait if last && self.name.is_some() => {
                     if let Some(name) = self.name.take() {
-                        sink.prepare(&name, self.id.take().as_deref());
+                        let id = self.id.take();
+                        sink.prepare(self.tool_name(&name, sink), id.as_deref());
                     }
                     return ControlFlow::Break(Progress::More(text.len()));
                 }
@@ -426,7 +429,7 @@ impl Script {
             Attributes::Wait => StepResult::Wait,
             Attributes::Wrong(why) => StepResult::Broken(0, why),
             Attributes::Found { name, used, closed: true } => {
-                sink.start(&name, None);
+                sink.start(self.tool_name(&name, sink), None);
                 sink.write_arguments("{}");
                 sink.end();
                 // Skips the step that would have read the arguments.
@@ -450,7 +453,10 @@ impl Script {
             match step {
                 // These may name themselves.
                 Step::Calls(_) => default = Some(name),
-                _ => sink.prepare(&name, self.id.take().as_deref()),
+                _ => {
+                    let id = self.id.take();
+                    sink.prepare(self.tool_name(&name, sink), id.as_deref());
+                }
             }
         }
         let closers = self.format.closers;
@@ -463,6 +469,22 @@ impl Script {
             Step::Dicts { bare } => Machine::Dicts(Box::new(DictCalls::new(*bare))),
             _ => Machine::Arguments(JsonArguments::optional(closers)),
         });
+    }
+
+    /// The name of the offered tool, if the model wrote it twice.
+    fn tool_name<'n>(&self, name: &'n str, sink: &Sink<'_>) -> &'n str {
+        let half = name.len() / 2;
+        match (sink.tools(), name.split_at_checked(half)) {
+            (Some(tools), Some((tool, rest)))
+                if self.format.doubled_names
+                    && rest.strip_prefix('.') == Some(tool)
+                    && tools.declares(tool)
+                    && !tools.declares(name) =>
+            {
+                tool
+            }
+            _ => name,
+        }
     }
 
     /// Sets the name, and the id if the name contains it.
