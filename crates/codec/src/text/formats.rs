@@ -137,15 +137,17 @@ const MARKED_LIST: Layout = Layout::List { declared_only: false };
 
 const PYTHONIC: ToolFormat = ToolFormat {
     name: "pythonic",
-    openers: &[("<|python_tag|>", 2)],
+    openers: &[("<|python_tag|>", 2), ("<|python_start|>", 2)],
     starts: &[(Start::NameList, 0)],
     steps: &[
         Step::Python(Layout::List { declared_only: true }),
         Step::Done,
-        Step::If(Start::NameList, 5),
+        Step::If(Start::NameList, 6),
         Step::Calls(&DEFAULT_KEYS),
+        Step::Optional(&["<|python_end|>"]),
         Step::Done,
         Step::Python(MARKED_LIST),
+        Step::Optional(&["<|python_end|>"]),
     ],
     noise: &["<|eom_id|>"],
     ..EMPTY
