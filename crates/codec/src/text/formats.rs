@@ -317,7 +317,7 @@ pub static TOOL_FORMATS: &[ToolFormat] = &[
     block!(
         "cohere_command",
         ["<|START_ACTION|>"],
-        Keys { name: &["tool_name"], id: Some("tool_call_id"), ..DEFAULT_KEYS },
+        Keys { name: &["tool_name", "name"], id: Some("tool_call_id"), ..DEFAULT_KEYS },
         ["<|END_ACTION|>"]
     ),
     ToolFormat { name: "gpt_oss", channels: Some(&channels::HARMONY), ..EMPTY },
