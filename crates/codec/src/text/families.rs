@@ -17,6 +17,8 @@ pub struct Family {
     pub implicit: bool,
     /// Its models forget the closing tag before a call.
     pub call_ends_reasoning: bool,
+    /// The tokens that end a turn of its models. At the end of a text they are removed.
+    pub turn_ends: &'static [&'static str],
 }
 
 const ROW: Family = Family {
@@ -27,7 +29,17 @@ const ROW: Family = Family {
     tools: &[],
     implicit: false,
     call_ends_reasoning: false,
+    turn_ends: &[],
 };
+
+const DEEPSEEK: &[&str] = &["<｜end▁of▁sentence｜>"];
+const CHATML: &[&str] = &["<|im_end|>"];
+const LLAMA_3: &[&str] = &["<|eot_id|>", "<|eom_id|>"];
+const LLAMA_4: &[&str] = &["<|eot|>"];
+const MISTRAL: &[&str] = &["</s>"];
+const GEMMA: &[&str] = &["<turn|>", "<end_of_turn>"];
+const COHERE: &[&str] = &["<|END_OF_TURN_TOKEN|>"];
+const MINIMAX: &[&str] = &["[e~["];
 
 macro_rules! families {
     ($($name:literal [$($model:literal),*] $($reasoning:literal)? ; $($tool:literal),* ; $($flag:ident $(= $value:expr)?),* ;)*) => {
@@ -48,37 +60,37 @@ macro_rules! families {
 #[rustfmt::skip]
 pub static FAMILIES: &[Family] = families! {
     // name             in the model's name                         tags             formats                            flags
-    "deepseek-r1"       ["deepseek-r1"]                             "think";         "deepseek_v3";                     implicit;
-    "deepseek-v4.1"     ["deepseek-v4.1"]                           "think";         "deepseek_v41";                    call_ends_reasoning;
-    "deepseek-v4"       ["deepseek-v4"]                             "think";         "deepseek_v4";                     call_ends_reasoning;
-    "deepseek-v3.2"     ["deepseek-v3.2"]                           "think";         "deepseek_v32";                    call_ends_reasoning, except = &["-exp"];
-    "deepseek-v3.1"     ["deepseek-v3.1", "deepseek-v3.2-exp"]      "think";         "deepseek_v31";                    ;
-    "deepseek-v3"       ["deepseek-v3"]                             "think";         "deepseek_v3";                     ;
-    "qwen3-coder"       ["qwen3-coder"]                             "think";         "qwen3_coder";                     call_ends_reasoning;
-    "qwen3.5"           ["qwen3.5", "qwen3.6", "qwen3.7", "qwen3.8", "qwen3.9", "qwen4"] "think"; "qwen3_coder";        implicit, call_ends_reasoning;
-    "qwq"               ["qwq"]                                     "think";         "hermes";                          implicit;
-    "qwen3-thinking"    ["qwen3*thinking"]                          "think";         "hermes";                          implicit, call_ends_reasoning;
-    "qwen3"             ["qwen3"]                                   "think";         "hermes";                          call_ends_reasoning;
-    "qwen2.5"           ["qwen2.5", "qwen2"]                        ;                "hermes";                          ;
+    "deepseek-r1"       ["deepseek-r1"]                             "think";         "deepseek_v3";                     implicit, turn_ends = DEEPSEEK;
+    "deepseek-v4.1"     ["deepseek-v4.1"]                           "think";         "deepseek_v41";                    call_ends_reasoning, turn_ends = DEEPSEEK;
+    "deepseek-v4"       ["deepseek-v4"]                             "think";         "deepseek_v4";                     call_ends_reasoning, turn_ends = DEEPSEEK;
+    "deepseek-v3.2"     ["deepseek-v3.2"]                           "think";         "deepseek_v32";                    call_ends_reasoning, except = &["-exp"], turn_ends = DEEPSEEK;
+    "deepseek-v3.1"     ["deepseek-v3.1", "deepseek-v3.2-exp"]      "think";         "deepseek_v31";                    turn_ends = DEEPSEEK;
+    "deepseek-v3"       ["deepseek-v3"]                             "think";         "deepseek_v3";                     turn_ends = DEEPSEEK;
+    "qwen3-coder"       ["qwen3-coder"]                             "think";         "qwen3_coder";                     call_ends_reasoning, turn_ends = CHATML;
+    "qwen3.5"           ["qwen3.5", "qwen3.6", "qwen3.7", "qwen3.8", "qwen3.9", "qwen4"] "think"; "qwen3_coder";        implicit, call_ends_reasoning, turn_ends = CHATML;
+    "qwq"               ["qwq"]                                     "think";         "hermes";                          implicit, turn_ends = CHATML;
+    "qwen3-thinking"    ["qwen3*thinking"]                          "think";         "hermes";                          implicit, call_ends_reasoning, turn_ends = CHATML;
+    "qwen3"             ["qwen3"]                                   "think";         "hermes";                          call_ends_reasoning, turn_ends = CHATML;
+    "qwen2.5"           ["qwen2.5", "qwen2"]                        ;                "hermes";                          turn_ends = CHATML;
     "hermes"            ["hermes"]                                  "think";         "hermes";                          ;
     "glm-5"             ["glm-5"]                                   "think";         "glm47";                           call_ends_reasoning;
     "glm-4.7"           ["glm-4.7"]                                 "think";         "glm47";                           call_ends_reasoning;
     "glm-4.5"           ["glm-4.5", "glm-4.6"]                      "think";         "glm45";                           call_ends_reasoning;
     "kimi-k3"           ["kimi-k3"]                                 "kimi_k3";       "kimi_k3";                         implicit, call_ends_reasoning;
-    "kimi-k2"           ["kimi-k2"]                                 "think";         "kimi_k2";                         call_ends_reasoning;
+    "kimi-k2"           ["kimi-k2"]                                 "think";         "kimi_k2";                         call_ends_reasoning, turn_ends = CHATML;
     "kimi"              ["kimi"]                                    "kimi";          ;                                  ;
-    "minimax-m3"        ["minimax-m3"]                              "minimax_m3";    "minimax_m3";                      call_ends_reasoning;
-    "minimax-m2"        ["minimax-m2"]                              "think";         "minimax_m2";                      implicit, call_ends_reasoning;
-    "magistral"         ["magistral"]                               "mistral";       "mistral";                         ;
-    "ministral-3"       ["ministral-3", "ministral*reasoning", "mistral-small-4"]          "mistral";       "mistral";                         ;
-    "mistral"           ["mistral", "mixtral", "devstral", "ministral", "codestral"] ; "mistral";                       ;
-    "llama-nemotron"    ["llama*nemotron"]                          "think"; "nemotron_deci"; ;
+    "minimax-m3"        ["minimax-m3"]                              "minimax_m3";    "minimax_m3";                      call_ends_reasoning, turn_ends = MINIMAX;
+    "minimax-m2"        ["minimax-m2"]                              "think";         "minimax_m2";                      implicit, call_ends_reasoning, turn_ends = MINIMAX;
+    "magistral"         ["magistral"]                               "mistral";       "mistral";                         turn_ends = MISTRAL;
+    "ministral-3"       ["ministral-3", "ministral*reasoning", "mistral-small-4"]          "mistral";       "mistral";                         turn_ends = MISTRAL;
+    "mistral"           ["mistral", "mixtral", "devstral", "ministral", "codestral"] ; "mistral";                       turn_ends = MISTRAL;
+    "llama-nemotron"    ["llama*nemotron"]                          "think"; "nemotron_deci"; turn_ends = LLAMA_3;
     "nemotron-3"        ["nemotron-3"]                              "think";         "qwen3_coder";                     implicit, call_ends_reasoning;
-    "llama-4"           ["llama-4", "llama4"]                       ;                "pythonic", "llama3_json";         ;
-    "llama-3"           ["llama-3", "llama3", "llama-3.x", "llama-3.1", "llama-3.2", "llama-3.3"] ;                "llama3_json", "llama_function";   ;
+    "llama-4"           ["llama-4", "llama4"]                       ;                "pythonic", "llama3_json";         turn_ends = LLAMA_4;
+    "llama-3"           ["llama-3", "llama3", "llama-3.x", "llama-3.1", "llama-3.2", "llama-3.3"] ;                "llama3_json", "llama_function";   turn_ends = LLAMA_3;
     "gpt-oss"           ["gpt-oss"]                                 "gpt_oss";       "gpt_oss";                         ;
-    "functiongemma"     ["functiongemma"]                           ;                "functiongemma";                   ;
-    "gemma-4"           ["gemma-4", "gemma4"]                       "gemma4";        "gemma4";                          call_ends_reasoning;
+    "functiongemma"     ["functiongemma"]                           ;                "functiongemma";                   turn_ends = GEMMA;
+    "gemma-4"           ["gemma-4", "gemma4"]                       "gemma4";        "gemma4";                          call_ends_reasoning, turn_ends = GEMMA;
     "granite-4"         ["granite-4"]                               ;                "granite4";                        ;
     "granite-20b"       ["granite-20b"]                             ;                "granite_20b_fc";                  ;
     "granite-3"         ["granite-3"]                               "granite";       "granite";                         ;
@@ -90,7 +102,7 @@ pub static FAMILIES: &[Family] = families! {
     "hunyuan-a13b"      ["hunyuan-a13b"]                            "hunyuan_a13b";  "hunyuan_a13b";                    ;
     "ernie-4.5"         ["ernie-4.5*thinking"]                      "ernie45";       "hermes";                          implicit;
     "ernie-4.5-plain"   ["ernie-4.5"]                               "ernie45";       "hermes";                          ;
-    "command-a"         ["command-a", "command-r", "c4ai-command"]  "cohere_command"; "cohere_command";                 ;
+    "command-a"         ["command-a", "command-r", "c4ai-command"]  "cohere_command"; "cohere_command";                 turn_ends = COHERE;
     "apertus"           ["apertus"]                                 "apertus";       "apertus";                         ;
     "inkling"           ["inkling"]                                 "inkling";       "inkling";                         ;
     "muse-spark"        ["muse-spark"]                              "muse_spark";    "muse_spark";                      ;
@@ -103,7 +115,7 @@ pub static FAMILIES: &[Family] = families! {
     "olmo-3"            ["olmo-3"]                                  "think";         "olmo3";                           ;
     "internlm2"         ["internlm2", "intern-s1"]                  "think";         "internlm2";                       ;
     "gigachat3"         ["gigachat3", "gigachat-3"]                 ;                "gigachat3";                       ;
-    "minicpm5"          ["minicpm5", "minicpm-5"]                   "think";         "minicpm5";                        ;
+    "minicpm5"          ["minicpm5", "minicpm-5"]                   "think";         "minicpm5";                        turn_ends = CHATML;
     "dots"              ["dots"]                                    "think";         "dots";                            ;
     "sarashina"         ["sarashina"]                               ;                "sarashina";                       ;
     "mimo"              ["mimo"]                                    "think";         "mimo";                            ;

@@ -17,6 +17,7 @@ const EMPTY: ToolFormat = ToolFormat {
     steps: &[],
     closers: &[],
     noise: &[],
+    turn_ends: &[],
     doubled_names: false,
     channels: None,
 };
@@ -149,7 +150,7 @@ const PYTHONIC: ToolFormat = ToolFormat {
         Step::Python(MARKED_LIST),
         Step::Optional(&["<|python_end|>"]),
     ],
-    noise: &["<|eom_id|>"],
+    turn_ends: &["<|eom_id|>"],
     ..EMPTY
 };
 
@@ -192,7 +193,8 @@ pub static TOOL_FORMATS: &[ToolFormat] = &[
             Step::Optional(&["</function>"]),
         ],
         closers: &["</function>"],
-        noise: &["<|python_tag|>", "<|eom_id|>"],
+        noise: &["<|python_tag|>"],
+        turn_ends: &["<|eot_id|>", "<|eom_id|>"],
         ..EMPTY
     },
     ToolFormat {
@@ -206,7 +208,7 @@ pub static TOOL_FORMATS: &[ToolFormat] = &[
             Step::Calls(&DEFAULT_KEYS),
             Step::Another(&[";", ","], Start::Object, 3),
         ],
-        noise: &["<|eom_id|>"],
+        turn_ends: &["<|eot_id|>", "<|eom_id|>"],
         ..EMPTY
     },
     ToolFormat {

@@ -75,6 +75,7 @@ mod reasoning;
 mod recipe;
 mod schema;
 mod stage;
+mod turn_end;
 mod utf8;
 
 pub use calls::ToolFormat;

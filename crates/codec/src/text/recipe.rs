@@ -21,6 +21,8 @@ pub struct Recipe {
     pub implicit: bool,
     /// A call ends the reasoning: these models forget the closing tag.
     pub call_ends_reasoning: bool,
+    /// The tokens that end a turn. One of them at the end of the text is removed.
+    pub turn_ends: &'static [&'static str],
 }
 
 /// What the caller wants.
@@ -118,6 +120,7 @@ impl Recipe {
             reasoning,
             implicit: reasoning.is_some_and(|tags| tags.implicit),
             call_ends_reasoning: reasoning.is_some_and(|tags| tags.call_ends),
+            turn_ends: &[],
             tools: tool_formats
                 .iter()
                 .copied()
@@ -131,6 +134,7 @@ impl Recipe {
         Ok(Self {
             implicit: family.implicit,
             call_ends_reasoning: family.call_ends_reasoning,
+            turn_ends: family.turn_ends,
             ..Self::named(family.reasoning, family.tools)?
         })
     }

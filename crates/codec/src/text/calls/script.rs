@@ -37,6 +37,8 @@ pub struct ToolFormat {
     pub(crate) closers: &'static [&'static str],
     /// Markers of this format without a meaning of their own. They are removed.
     pub(crate) noise: &'static [&'static str],
+    /// Tokens that end a turn of its models. At the end of a text they are removed.
+    pub(crate) turn_ends: &'static [&'static str],
     /// Whether models write `NAME.NAME` for the tool `NAME`.
     pub(crate) doubled_names: bool,
     /// For models that write calls in messages with headers.

@@ -16,6 +16,7 @@ mod states;
 use self::states::Core;
 use super::event::Event;
 use super::recipe::{Options, Recipe};
+use super::turn_end::TurnEnds;
 use super::utf8::Utf8Decoder;
 
 /// Reads one text, piece by piece.
@@ -45,6 +46,7 @@ pub struct Reader {
     /// Text that cannot be classified before more text arrives.
     held: String,
     core: Core,
+    turn_ends: TurnEnds,
 }
 
 impl Reader {
@@ -54,18 +56,19 @@ impl Reader {
             decoder: Utf8Decoder::default(),
             held: String::with_capacity(128),
             core: Core::new(recipe, options),
+            turn_ends: TurnEnds::new(recipe),
         }
     }
 
     /// Takes the next bytes. Characters may be cut.
     pub fn push(&mut self, bytes: &[u8], mut out: impl FnMut(Event<'_>)) {
-        let (held, core) = (&mut self.held, &mut self.core);
-        self.decoder.push(bytes, |text| push(held, core, text, &mut out));
+        let Self { decoder, held, core, turn_ends } = self;
+        decoder.push(bytes, |text| push(held, core, turn_ends, text, &mut out));
     }
 
     /// Takes the next text.
     pub fn push_str(&mut self, text: &str, mut out: impl FnMut(Event<'_>)) {
-        push(&mut self.held, &mut self.core, text, &mut out);
+        push(&mut self.held, &mut self.core, &self.turn_ends, text, &mut out);
     }
 
     /// Takes text that the model server flagged as reasoning. Markers in it have no meaning.
@@ -90,22 +93,32 @@ impl Reader {
 
     /// Emits the held text, because something other than text comes next.
     pub fn flush(&mut self, mut out: impl FnMut(Event<'_>)) {
-        let (held, core) = (&mut self.held, &mut self.core);
-        self.decoder.finish(|text| push(held, core, text, &mut out));
-        let held = std::mem::take(&mut self.held);
+        let held = self.take_held(&mut out);
         self.core.interrupt(&held, &mut out);
     }
 
     /// Ends the text.
     pub fn finish(&mut self, mut out: impl FnMut(Event<'_>)) {
-        let (held, core) = (&mut self.held, &mut self.core);
-        self.decoder.finish(|text| push(held, core, text, &mut out));
-        let held = std::mem::take(&mut self.held);
+        let mut held = self.take_held(&mut out);
+        held.truncate(held.len() - self.turn_ends.length(&held));
         self.core.finish(&held, &mut out);
+    }
+
+    /// Takes all text that is still held, with a character that was cut.
+    fn take_held(&mut self, out: &mut dyn FnMut(Event<'_>)) -> String {
+        let Self { decoder, held, core, turn_ends } = self;
+        decoder.finish(|text| push(held, core, turn_ends, text, out));
+        std::mem::take(held)
     }
 }
 
-fn push(held: &mut String, core: &mut Core, text: &str, out: &mut dyn FnMut(Event<'_>)) {
+fn push(
+    held: &mut String,
+    core: &mut Core,
+    turn_ends: &TurnEnds,
+    text: &str,
+    out: &mut dyn FnMut(Event<'_>),
+) {
     if core.has_ended() {
         return;
     }
@@ -114,7 +127,9 @@ fn push(held: &mut String, core: &mut Core, text: &str, out: &mut dyn FnMut(Even
         held.push_str(text);
     }
     let unread = if was_held { held.as_str() } else { text };
-    let used = core.run(unread, false, out);
+    // A token at the end may be the end of the turn.
+    let readable = unread.len() - turn_ends.partial_length(unread);
+    let used = core.run(&unread[..readable], false, out);
     if was_held {
         held.drain(..used);
     } else if used < text.len() {
