@@ -340,12 +340,14 @@ pub static TOOL_FORMATS: &[ToolFormat] = &[
         name: "lfm2",
         openers: &[("<|tool_call_start|>", 0)],
         steps: &[
-            Step::If(Start::ObjectList, 4),
+            Step::If(Start::ObjectList, 5),
             Step::Python(MARKED_LIST),
             Step::Optional(&["<|tool_call_end|>"]),
+            Step::Echo(&["<|tool_call_end|>"]),
             Step::Done,
             Step::Calls(&DEFAULT_KEYS),
             Step::Optional(&["<|tool_call_end|>"]),
+            Step::Echo(&["<|tool_call_end|>"]),
         ],
         closers: &["<|tool_call_end|>"],
         ..EMPTY

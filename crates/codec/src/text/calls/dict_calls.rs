@@ -83,7 +83,10 @@ impl DictCalls {
             }
             let ended = sink.ended_count();
             match self.step(&text[at..], last, sink) {
-                Progress::Ended(used) | Progress::Called(used) | Progress::Stray(used) => {
+                Progress::Ended(used)
+                | Progress::Called(used)
+                | Progress::Stray(used)
+                | Progress::Text(used) => {
                     at += used;
                     if sink.ended_count() > ended {
                         return Progress::Called(at);

@@ -63,6 +63,7 @@ pub(super) fn read_partial(
         Progress::More(count) => Progress::More(used + count),
         Progress::Called(count) => Progress::Called(used + count),
         Progress::Stray(count) => Progress::Stray(used + count),
+        Progress::Text(count) => Progress::Text(used + count),
         Progress::Ended(count) => Progress::Ended(used + count),
         Progress::Broken(count, why) => Progress::Broken(used + count, why),
     };

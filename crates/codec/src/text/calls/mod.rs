@@ -9,6 +9,7 @@ mod arguments;
 mod boundary;
 mod dict_calls;
 mod draft;
+mod echo;
 #[cfg(test)]
 mod every_cut;
 #[cfg(test)]
@@ -49,6 +50,8 @@ pub(crate) enum Progress {
     Called(usize),
     /// The last part is no call. The body continues after it, and more can be read at once.
     Stray(usize),
+    /// The text since the last call, with these bytes, is content. More can be read at once.
+    Text(usize),
     /// The body ended after this many bytes.
     Ended(usize),
     /// The text is no such body: the byte at this position does not fit. With the reason.
@@ -62,6 +65,7 @@ impl Progress {
             Self::More(used)
             | Self::Called(used)
             | Self::Stray(used)
+            | Self::Text(used)
             | Self::Ended(used)
             | Self::Broken(used, _) => used,
         }
@@ -73,6 +77,7 @@ impl Progress {
             Self::More(used) => Self::More(before + used),
             Self::Called(used) => Self::Called(before + used),
             Self::Stray(used) => Self::Stray(before + used),
+            Self::Text(used) => Self::Text(before + used),
             Self::Ended(used) => Self::Ended(before + used),
             Self::Broken(used, why) => Self::Broken(before + used, why),
         }

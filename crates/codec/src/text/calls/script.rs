@@ -7,6 +7,7 @@ use std::ops::ControlFlow;
 
 use super::arguments::JsonArguments;
 use super::dict_calls::DictCalls;
+use super::echo::{Echo, MAX_ECHO};
 use super::json::{JsonCalls, Keys};
 use super::literal::Syntax;
 use super::literal_arguments::LiteralArguments;
@@ -84,6 +85,8 @@ pub(crate) enum Step {
         /// No marker comes before them.
         bare: bool,
     },
+    /// The list of calls again, up to one of these markers, if the previous step found its marker.
+    Echo(&'static [&'static str]),
     /// Continues at another step if the text starts like this.
     If(Start, usize),
     /// Continues at another step if one of these markers follows. The marker stays unread.
@@ -190,6 +193,10 @@ pub(crate) struct Script {
     has_calls: bool,
     /// The block contains an empty list.
     has_empty_list: bool,
+    /// The text of the list, if the format looks for its echo. `None` if it is too long.
+    list: Option<String>,
+    /// The last optional marker was there.
+    found_marker: bool,
 }
 
 #[derive(Debug)]
@@ -201,6 +208,7 @@ enum Machine {
     Calls(Box<JsonCalls>),
     Python(Box<PythonCalls>),
     Dicts(Box<DictCalls>),
+    Echo(Box<Echo>),
 }
 
 impl Machine {
@@ -213,6 +221,7 @@ impl Machine {
             Self::Calls(calls) => calls.read(text, last, sink),
             Self::Python(calls) => calls.read(text, last, sink),
             Self::Dicts(calls) => calls.read(text, last, sink),
+            Self::Echo(echo) => echo.read(text, last),
         }
     }
 }
@@ -228,6 +237,8 @@ impl Script {
             id: None,
             has_calls: false,
             has_empty_list: false,
+            list: format.steps.iter().any(|step| matches!(step, Step::Echo(_))).then(String::new),
+            found_marker: false,
         }
     }
 
@@ -259,7 +270,14 @@ impl Script {
                 continue;
             };
             let ended = sink.ended_count();
-            match machine.read(&text[at..], last, sink).offset_by(at) {
+            let progress = machine.read(&text[at..], last, sink).offset_by(at);
+            if let Some(list) = &mut self.list {
+                list.push_str(&text[at..progress.used()]);
+                if list.len() > MAX_ECHO {
+                    self.list = None;
+                }
+            }
+            match progress {
                 Progress::Ended(end) => {
                     sink.end();
                     self.machine = None;
@@ -338,7 +356,10 @@ impl Script {
                 Lookahead::Other(at) => StepResult::Broken(at, "a marker is missing"),
             },
             Step::Optional(markers) => match find_marker(markers, text, last) {
-                Lookahead::Found(used) => StepResult::GoTo(used, next),
+                Lookahead::Found(used) => {
+                    self.found_marker = true;
+                    StepResult::GoTo(used, next)
+                }
                 // A partial end marker at the end of the text is no content.
                 _ if last && is_partial_marker(markers, text) => StepResult::GoTo(text.len(), next),
                 Lookahead::Wait => StepResult::Wait,
@@ -389,6 +410,7 @@ impl Script {
                 }
             }
             Step::Attributes { name, id, end } => self.try_attributes(name, *id, end, text, sink),
+            Step::Echo(_) if self.list.is_none() || !self.found_marker => StepResult::GoTo(0, next),
             Step::Done => StepResult::Done,
             Step::Arguments
             | Step::Tags(_)
@@ -396,7 +418,8 @@ impl Script {
             | Step::Literal(_)
             | Step::Calls(_)
             | Step::Python(_)
-            | Step::Dicts { .. } => {
+            | Step::Dicts { .. }
+            | Step::Echo(_) => {
                 self.begin_body(step, sink);
                 StepResult::Body
             }
@@ -468,6 +491,9 @@ impl Script {
             Step::Nested => Machine::Nested(Box::new(NestedArguments::new())),
             Step::Literal(syntax) => Machine::Literal(Box::new(LiteralArguments::new(syntax))),
             Step::Python(layout) => Machine::Python(Box::new(PythonCalls::new(*layout))),
+            Step::Echo(ends) => {
+                Machine::Echo(Box::new(Echo::new(&self.list.take().unwrap_or_default(), ends)))
+            }
             Step::Dicts { bare } => Machine::Dicts(Box::new(DictCalls::new(*bare))),
             _ => Machine::Arguments(JsonArguments::optional(closers)),
         });

@@ -92,7 +92,10 @@ impl TagArguments {
                 State::Value | State::CharacterData => self.value(text, at, last, sink),
                 State::AfterCharacterData => self.after_character_data(text, at, last, sink),
                 State::Json(arguments) => match arguments.read(&text[at..], last, sink) {
-                    Progress::Ended(used) | Progress::Called(used) | Progress::Stray(used) => {
+                    Progress::Ended(used)
+                    | Progress::Called(used)
+                    | Progress::Stray(used)
+                    | Progress::Text(used) => {
                         self.state = State::AfterJson;
                         TagStep::To(at + used)
                     }

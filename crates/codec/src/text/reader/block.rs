@@ -115,7 +115,7 @@ impl Core {
             Progress::Stray(at) if self.options.on_error == OnError::Error => {
                 self.fail_block(at, "a call has no name", out)
             }
-            Progress::Stray(at) => {
+            Progress::Stray(at) | Progress::Text(at) => {
                 self.emit_stray(out);
                 Flow::On(at)
             }
