@@ -14,6 +14,7 @@ const EMPTY: ToolFormat = ToolFormat {
     name: "",
     openers: &[],
     starts: &[],
+    fenced: None,
     steps: &[],
     closers: &[],
     noise: &[],
@@ -290,8 +291,9 @@ pub static TOOL_FORMATS: &[ToolFormat] = &[
     block!("phi4_mini", ["functools"], LIST, []),
     ToolFormat {
         name: "xlam",
-        openers: &[("[TOOL_CALLS]", 6)],
+        openers: &[("[TOOL_CALLS]", 6), ("<tool_call>", 8)],
         starts: &[(Start::ObjectList, 0), (Start::Text("```json"), 2), (Start::Text("```\n["), 2)],
+        fenced: Some(2),
         steps: &[
             Step::Calls(&BARE),
             Step::Done,
@@ -300,6 +302,9 @@ pub static TOOL_FORMATS: &[ToolFormat] = &[
             Step::Optional(&["```"]),
             Step::Done,
             Step::Calls(&DEFAULT_KEYS),
+            Step::Done,
+            Step::Calls(&DEFAULT_KEYS),
+            Step::Optional(&["</tool_call>"]),
         ],
         ..EMPTY
     },

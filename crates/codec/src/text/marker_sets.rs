@@ -17,6 +17,8 @@ pub(crate) enum Role {
     StrayClose,
     /// Opens a block of calls: index of the format, and its first step.
     Call(usize, usize),
+    /// Opens fenced code that may be a list of calls: index of the format, and its first step.
+    Fence(usize, usize),
     /// Starts the header of a message.
     Header,
     /// Ends a message.
@@ -101,6 +103,11 @@ impl MarkerSets {
             })
             .collect();
         content.extend_from_slice(&calls);
+        for (which, format) in recipe.tools.iter().enumerate() {
+            if let Some(step) = format.fenced {
+                content.push((Marker::exact("```"), Role::Fence(which, step)));
+            }
+        }
         let headers = channels.map_or(&[][..], |channels| channels.header_starts);
         let ends = channels.map_or(&[][..], |channels| channels.message_ends);
         let all = |markers: &'static [&'static str], role: Role| {

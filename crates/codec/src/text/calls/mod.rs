@@ -36,6 +36,7 @@ mod value;
 pub(crate) use json::{DEFAULT_KEYS, Keys};
 pub(crate) use literal::{FUNCTION_GEMMA, GEMMA};
 pub(crate) use pythonic::Layout;
+pub(crate) use scan::{JsonScanner, ScanResult};
 pub use script::ToolFormat;
 pub(crate) use script::{NameStyle, Script, Start, Step, Terminator};
 pub(crate) use sink::{Numbering, Sink};

@@ -32,6 +32,8 @@ pub struct ToolFormat {
     pub(crate) openers: &'static [(&'static str, usize)],
     /// What opens a block at the start of an answer, without a marker.
     pub(crate) starts: &'static [(Start, usize)],
+    /// The step for a list of calls in fenced code that ends the answer.
+    pub(crate) fenced: Option<usize>,
     /// The steps through a block.
     pub(crate) steps: &'static [Step],
     /// Markers that end a malformed block.

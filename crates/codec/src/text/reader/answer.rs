@@ -1,5 +1,6 @@
 //! In the answer: markers, quoted markers, and white space that may frame markers.
 
+use super::fenced::Fenced;
 use super::reasoning::{Reasoning, line_break, partial_line_break};
 use super::states::{Core, Flow, Gap, MAX_WHITE_SPACE, State};
 use crate::text::calls::leading_white_space;
@@ -36,8 +37,11 @@ impl Core {
         let (stop, follow) = match found {
             Found::Nothing => (text.len(), text.len()),
             Found::Partial { at: partial } => (partial, partial),
-            // The marker's first byte ends a run of fence characters before it.
-            Found::Marker { at: stop, .. } => (stop, stop + 1),
+            Found::Marker { at: stop, which, .. } => match self.markers.content.role(which) {
+                Role::Fence(..) => (stop, stop),
+                // The marker's first byte ends a run of fence characters before it.
+                _ => (stop, stop + 1),
+            },
         };
         if let Some(opened) = self.fence.outside(&text.as_bytes()[at..follow]) {
             self.emit_content(&text[at..at + opened], out);
@@ -55,6 +59,12 @@ impl Core {
             }
             Found::Marker { end, which, .. } => {
                 let role = self.markers.content.role(which);
+                let before = if stop > at { text.as_bytes()[stop - 1] } else { self.previous_byte };
+                if let (Role::Fence(which, step), b'\n') = (role, before) {
+                    self.emit_content(&text[at..stop], out);
+                    self.state = State::Fenced(Box::new(Fenced::new(which, step)));
+                    return Flow::On(stop);
+                }
                 let quoted = if self.is_active(role) {
                     self.is_quoted(text, at, stop, end, last)
                 } else {
@@ -207,7 +217,7 @@ impl Core {
     /// answer, and closes only if it is open.
     fn is_active(&self, role: Role) -> bool {
         match role {
-            Role::WrapperOpen => false,
+            Role::WrapperOpen | Role::Fence(..) => false,
             Role::WrapperClose => self.wrapped,
             _ => true,
         }
@@ -284,7 +294,7 @@ impl Core {
                 self.gap = if self.at_start { Gap::Drop } else { Gap::Wait };
                 self.at_start = true;
             }
-            Role::Noise | Role::Interrupt => {}
+            Role::Noise | Role::Interrupt | Role::Fence(..) => {}
         }
         self.previous_byte = 0;
     }

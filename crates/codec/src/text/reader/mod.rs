@@ -5,10 +5,11 @@
 //! it ends the reasoning.
 //!
 //! - [`states`]: the states and the loop over them.
-//! - [`answer`], [`reasoning`], [`block`], [`header`]: one state each.
+//! - [`answer`], [`reasoning`], [`block`], [`header`], [`fenced`]: one state each.
 
 mod answer;
 mod block;
+mod fenced;
 mod header;
 mod reasoning;
 mod states;

@@ -1,6 +1,7 @@
 //! The states of a text, the loop over them, and the emitted events.
 
 use super::block::Block;
+use super::fenced::Fenced;
 use super::reasoning::Reasoning;
 use crate::text::calls::{MAX_FRAMING, Numbering, leading_white_space};
 use crate::text::event::{EndReason, Event};
@@ -47,6 +48,8 @@ pub(super) enum State {
     Reasoning(Reasoning),
     Header(String),
     Call(Box<Block>),
+    /// In fenced code that may be a list of calls.
+    Fenced(Box<Fenced>),
     /// After a fault, up to the end of the block.
     Skip {
         /// Markers that end the block.
@@ -141,6 +144,7 @@ impl Core {
                 State::Reasoning(_) => self.reasoning(text, at, last, out),
                 State::Header(_) => self.header(text, at, last, out),
                 State::Call(_) => self.call(text, at, last, out),
+                State::Fenced(_) => self.fenced(text, at, out),
                 State::Skip { .. } => self.skip(text, at, last),
             };
             match flow {
@@ -163,6 +167,7 @@ impl Core {
                 self.emit_unparsed(&raw, out);
                 self.emit_unparsed(rest, out);
             }
+            State::Fenced(fenced) => self.emit_unparsed(fenced.text(), out),
             state => self.state = state,
         }
     }
@@ -217,8 +222,14 @@ impl Core {
         if std::mem::replace(&mut self.ended, true) {
             return;
         }
-        let used = self.run(held, true, out);
-        let rest = &held[used..];
+        let mut used = self.run(held, true, out);
+        let mut text = held;
+        let fenced = self.finish_fenced(out);
+        if let Some(fenced) = &fenced {
+            used = self.run(fenced, true, out);
+            text = fenced;
+        }
+        let rest = &text[used..];
         let mut unclosed = false;
         match std::mem::replace(&mut self.state, State::Content) {
             State::Content => {
@@ -242,7 +253,7 @@ impl Core {
                 unclosed = block.origin.is_some() && self.numbering.started() == block.calls_before;
                 self.abandon_block(&block, "the text ends inside the call", true, out);
             }
-            State::Skip { .. } => {}
+            State::Fenced(_) | State::Skip { .. } => {}
         }
         let reason = if self.faulted {
             EndReason::Error
