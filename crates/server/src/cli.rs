@@ -225,11 +225,20 @@ pub struct Parse {
     pub tool_format: Vec<String>,
     /// The tools that were offered to the model: a JSON list of `{name, description?, parameters}` or
     /// of OpenAI tools. Their schemas give types to arguments that the model writes as plain text.
+    /// `[]` means that none were offered: then JSON without a marker is content. Without the option,
+    /// it is not known which tools were offered.
     #[arg(long, value_name = "FILE")]
     pub tools: Option<PathBuf>,
-    /// The text starts inside reasoning, because the prompt template opened the tag.
-    #[arg(long)]
-    pub implicit_reasoning: bool,
+    /// The text starts inside reasoning, because the prompt template opened the tag; with `=false`, it
+    /// starts outside. Replaces the family's default.
+    #[arg(
+        long,
+        value_name = "BOOL",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true"
+    )]
+    pub implicit_reasoning: Option<bool>,
     /// What to print for reasoning: separate lines, separate lines with tags, or content.
     #[arg(long, value_name = "FORM", default_value = "split", ignore_case = true)]
     pub reasoning_format: ReasoningForm,

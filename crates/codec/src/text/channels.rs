@@ -21,8 +21,6 @@ pub(crate) struct Channels {
     pub(crate) classify: fn(&str, &str) -> Channel,
     /// The format of a call's body. The name is in the header.
     pub(crate) calls: &'static ToolFormat,
-    /// Whether a text begins inside reasoning.
-    pub(crate) implicit: bool,
 }
 
 /// The type of a message.
@@ -49,12 +47,10 @@ pub(crate) static HARMONY: Channels = Channels {
     message_ends: &["<|end|>", "<|call|>", "<|return|>"],
     classify: classify_harmony,
     calls: &formats::HARMONY_CALL,
-    implicit: false,
 };
 
 /// Beam.
-pub(crate) static BEAM: Channels =
-    Channels { calls: &formats::BEAM_CALL, implicit: true, ..HARMONY };
+pub(crate) static BEAM: Channels = Channels { calls: &formats::BEAM_CALL, ..HARMONY };
 
 /// Inkling.
 pub(crate) static INKLING: Channels = Channels {
@@ -65,7 +61,6 @@ pub(crate) static INKLING: Channels = Channels {
     message_ends: &["<|end_message|>", "<|content_model_end_sampling|>"],
     classify: classify_inkling,
     calls: &formats::INKLING_CALL,
-    implicit: false,
 };
 
 /// Muse.
@@ -77,7 +72,6 @@ pub(crate) static MUSE: Channels = Channels {
     message_ends: &["<|eom|>", "<|eot|>"],
     classify: classify_muse,
     calls: &formats::MUSE_CALLS,
-    implicit: false,
 };
 
 /// The names of Harmony's channels.

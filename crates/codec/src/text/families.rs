@@ -121,7 +121,7 @@ pub static FAMILIES: &[Family] = families! {
     "mimo"              ["mimo"]                                    "think";         "mimo";                            ;
     "poolside"          ["poolside", "laguna"]                      "think";         "poolside_v1";                     ;
     "ling-3"            ["ling-3", "ling3"]                         "think";         "glm47";                           call_ends_reasoning;
-    "beam"              ["beam"]                                    "beam";          "beam";                            ;
+    "beam"              ["beam"]                                    "beam";          "beam";                            implicit;
     "apriel"            ["apriel"]                                  "think";         ;                                  ;
 };
 

@@ -107,7 +107,7 @@ pub static TAG_SETS: &[TagSet] = &[
     },
     tags("apertus", &[pair!("<|inner_prefix|>", "<|inner_suffix|>")]),
     TagSet { channels: Some(&channels::HARMONY), ..tags("gpt_oss", &[]) },
-    TagSet { channels: Some(&channels::BEAM), ..tags("beam", &[]) },
+    TagSet { implicit: true, channels: Some(&channels::BEAM), ..tags("beam", &[]) },
     TagSet { channels: Some(&channels::INKLING), ..tags("inkling", &[]) },
     TagSet { channels: Some(&channels::MUSE), ..tags("muse_glimmer", &[]) },
     TagSet { channels: Some(&channels::MUSE), ..tags("muse_spark", &[]) },

@@ -47,6 +47,11 @@ impl Tools {
         Ok(Self { parameters })
     }
 
+    /// Whether no tool was offered.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.parameters.is_empty()
+    }
+
     /// Whether a tool from_value this name was offered.
     pub fn declares(&self, name: &str) -> bool {
         self.parameters.contains_key(name)

@@ -139,7 +139,7 @@ fn recipe(options: &Parse) -> Result<Recipe, UnknownName> {
     let mut recipe = match options.family.as_deref() {
         None if model.is_none() => {
             // Only the parts that flags name. A text that begins inside reasoning has reasoning.
-            let has_reasoning = formats.is_empty() || options.implicit_reasoning;
+            let has_reasoning = formats.is_empty() || options.implicit_reasoning == Some(true);
             Recipe::named(has_reasoning.then_some("think"), &[])?
         }
         Some(family) if matches_word(family, "none") => Recipe::named(None, &[])?,
@@ -155,7 +155,13 @@ fn recipe(options: &Parse) -> Result<Recipe, UnknownName> {
     if !formats.is_empty() {
         recipe.tools = Recipe::named(None, &formats)?.tools;
     }
-    recipe.implicit |= options.implicit_reasoning;
+    if let Some(implicit) = options.implicit_reasoning {
+        recipe.implicit = implicit;
+        // A text that begins inside reasoning needs tags that end it.
+        if implicit && reasoning.is_none() && recipe.reasoning.is_none() {
+            recipe.reasoning = Recipe::named(Some("plain"), &[])?.reasoning;
+        }
+    }
     Ok(recipe)
 }
 

@@ -279,6 +279,52 @@ async fn flags_replace_parts_of_a_family() {
     }
 }
 
+#[tokio::test]
+async fn implicit_reasoning_replaces_the_default_of_the_family() {
+    let inside = ["reasoning: a", "content: b", "end: stop"];
+    for arguments in [
+        &["--family", "deepseek-r1"][..],
+        &["--family", "qwen3", "--implicit-reasoning"],
+        &["--family", "qwen3", "--implicit-reasoning=true"],
+        &["--family", "llama-3", "--implicit-reasoning"],
+    ] {
+        check(arguments, "a</think>b", &inside).await;
+    }
+    let outside = ["content: ab", "end: stop"];
+    for arguments in [
+        &["--family", "deepseek-r1", "--implicit-reasoning=false"][..],
+        &["--model", "Qwen/QwQ-32B", "--implicit-reasoning=false"],
+        &["--reasoning", "step3p5", "--implicit-reasoning=false"],
+    ] {
+        check(arguments, "a</think>b", &outside).await;
+    }
+    let off = &["--family", "kimi-k3", "--implicit-reasoning=false"];
+    let text = "a<|close|>response<|sep|><|close|>message<|sep|>";
+    check(off, text, &["content: a", "end: stop"]).await;
+    let off = &["--family", "beam", "--implicit-reasoning=false"];
+    check(off, "a", &["content: a", "end: stop"]).await;
+    parse(&["--implicit-reasoning=maybe"], b"a").await.expect_error(2, &["maybe"]);
+}
+
+#[tokio::test]
+async fn without_offered_tools_bare_json_is_content() {
+    let folder = folder();
+    let path = folder.path().join("tools.json");
+    std::fs::write(&path, "[]").unwrap();
+    let path = path.to_str().unwrap();
+    let json = r#"{"name": "search", "arguments": {"q": "x"}}"#;
+    let call = ["start 0: search", r#"args 0: {"q": "x"}"#, "end 0", "end: tool_calls"];
+    for flags in [&["--tool-format", "json"][..], &["--family", "llama-3"]] {
+        // It is not known which tools were offered: the shape decides.
+        check(flags, json, &call).await;
+        let none = [flags, &["--tools", path]].concat();
+        check(&none, json, &[&format!("content: {json}"), "end: stop"]).await;
+    }
+    // After a marker, the name is not checked.
+    let marked = format!("<|python_tag|>{json}");
+    check(&["--family", "llama-3", "--tools", path], &marked, &call).await;
+}
+
 /// Covers: C-9
 #[tokio::test]
 async fn reasoning_keeps_its_tags_on_request() {

@@ -166,7 +166,10 @@ impl Core {
     /// Whether the answer begins with a block or a header that lacks its marker. Opens it.
     pub(super) fn find_implied_start(&mut self, rest: &str, last: bool) -> Match {
         let mut partial = false;
-        for (which, format) in self.recipe.tools.iter().enumerate() {
+        // Without a marker, only offered tools are called.
+        let none_offered = self.options.tools.as_ref().is_some_and(|tools| tools.is_empty());
+        let formats = if none_offered { &[] } else { self.recipe.tools.as_slice() };
+        for (which, format) in formats.iter().enumerate() {
             for (start, step) in format.starts {
                 match start.compare(rest) {
                     Match::Full(_) => {

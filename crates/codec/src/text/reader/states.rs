@@ -81,9 +81,7 @@ pub(super) enum Flow {
 impl Core {
     pub(super) fn new(recipe: &Recipe, options: Options) -> Self {
         let markers = MarkerSets::new(recipe);
-        let implicit = recipe.reasoning.is_some()
-            && (recipe.implicit || markers.channels.is_some_and(|channels| channels.implicit));
-        let state = if implicit {
+        let state = if recipe.implicit && recipe.reasoning.is_some() {
             State::Reasoning(Reasoning {
                 skip_line_break: options.reasoning_format == ReasoningFormat::Split,
                 may_repeat_opener: true,
