@@ -12,7 +12,7 @@ const MAX_LEFTOVER: usize = MAX_NAME + 76;
 
 /// Reads pieces, the last of which ends the text. Writes calls as `name{"a":1};`, where the
 /// semicolon is the end of the call. Also returns the final progress, counted from the start of all
-/// pieces.
+/// pieces. Content is written as it is.
 pub(super) fn read_pieces(
     read: Read<'_>,
     pieces: &[&str],
@@ -33,9 +33,10 @@ pub(super) fn read_partial(
         Event::CallStarted { name, .. } => output.push_str(name),
         Event::CallArguments { delta, .. } => output.push_str(delta),
         Event::CallEnded { .. } => output.push(';'),
+        Event::Content(text) => output.push_str(text),
         _ => {}
     };
-    let (mut left, mut used) = (String::new(), 0);
+    let (mut left, mut used, mut pending) = (String::new(), 0, String::new());
     let mut progress = Progress::More(0);
     'pieces: for (index, piece) in pieces.iter().enumerate() {
         left.push_str(piece);
@@ -45,11 +46,18 @@ pub(super) fn read_partial(
             progress = read(&left, last, &mut sink);
             match progress {
                 Progress::Called(count) => {
+                    pending.clear();
                     left.drain(..count);
                     used += count;
                 }
+                Progress::Text(count) => {
+                    pending.extend(left.drain(..count));
+                    used += count;
+                    out(Event::Content(&pending));
+                    pending.clear();
+                }
                 Progress::More(count) if !last => {
-                    left.drain(..count);
+                    pending.extend(left.drain(..count));
                     used += count;
                     progress = Progress::More(0);
                     assert!(left.len() <= MAX_LEFTOVER, "{} bytes are left", left.len());

@@ -139,6 +139,11 @@ impl Literal {
         Self { syntax, state: State::Value, open: Vec::new(), comma: false, number: String::new() }
     }
 
+    /// How many containers are open.
+    pub(crate) fn depth(&self) -> usize {
+        self.open.len()
+    }
+
     /// Converts a whole text to JSON, if it is one value.
     pub(crate) fn convert(syntax: &'static Syntax, text: &str) -> Option<String> {
         let (mut buffer, mut converted) = (String::new(), String::new());

@@ -37,6 +37,12 @@ enum State {
     AfterValue,
     /// Expects a comma or the end of the list.
     AfterCall,
+    /// In malformed arguments, which are content. This many brackets are open.
+    Malformed(usize),
+    /// Expects the closing bracket of malformed arguments.
+    MalformedEnd,
+    /// The malformed arguments do not end in this line.
+    Abandoned,
     /// The body is complete.
     Complete,
 }
@@ -99,9 +105,17 @@ impl PythonCalls {
                 let mut json = JsonWriter::new(&mut self.buffer, &mut out);
                 match self.literal.read(&text[at..], last, &mut json) {
                     Progress::Ended(used) => at += used,
+                    Progress::Broken(position, why) => {
+                        return self.handle_error(at + position, why, sink);
+                    }
                     progress => return progress.offset_by(at),
                 }
                 self.state = State::AfterValue;
+            }
+            match self.state {
+                State::Malformed(depth) => return self.read_malformed(text, depth),
+                State::Abandoned => return Progress::Broken(at, "the arguments do not end"),
+                _ => {}
             }
             at = text.len() - text[at..].trim_ascii_start().len();
             let ended = sink.ended_count();
@@ -114,12 +128,53 @@ impl PythonCalls {
                 Ok(Some(used)) => at += used,
                 Ok(None) if last => return self.cut(text, at, sink),
                 Ok(None) => return Progress::More(at),
-                Err((position, why)) => return Progress::Broken(at + position, why),
+                Err((position, why)) => return self.handle_error(at + position, why, sink),
             }
         }
         self.state = Self::first_state(self.layout);
         self.has_calls = false;
         Progress::Ended(at)
+    }
+
+    /// The text does not fit. The arguments of a call that has started become content, and the list
+    /// goes on after them.
+    fn handle_error(&mut self, at: usize, why: &'static str, sink: &mut Sink<'_>) -> Progress {
+        if self.argument_count.is_none() || !sink.is_tolerant() {
+            return Progress::Broken(at, why);
+        }
+        self.flush(sink);
+        sink.abandon();
+        self.argument_count = None;
+        self.has_calls = true;
+        self.state = State::Malformed(1 + self.literal.depth());
+        self.literal = Literal::new(&PYTHON);
+        Progress::Called(at)
+    }
+
+    /// Reads malformed arguments up to their closing bracket, but not past a line or a marker.
+    fn read_malformed(&mut self, text: &str, mut depth: usize) -> Progress {
+        for (at, byte) in text.bytes().enumerate() {
+            self.state = match byte {
+                b'(' | b'[' | b'{' => {
+                    depth += 1;
+                    continue;
+                }
+                b')' | b']' | b'}' if depth > 1 => {
+                    depth -= 1;
+                    continue;
+                }
+                b')' => State::MalformedEnd,
+                b']' if self.in_list() => State::AfterCall,
+                b'\n' | b'<' => State::Abandoned,
+                _ => continue,
+            };
+            return Progress::Text(at);
+        }
+        self.state = State::Malformed(depth);
+        match text.len() {
+            0 => Progress::More(0),
+            used => Progress::Text(used),
+        }
     }
 
     /// The text ends here, or with something partial.
@@ -162,18 +217,18 @@ impl PythonCalls {
                 sink.end();
                 self.argument_count = None;
                 self.has_calls = true;
-                self.advance_to(match self.in_list() {
-                    true => State::AfterCall,
-                    false => State::Call,
-                })
+                self.advance_after_call()
             }
+            (State::MalformedEnd, _) => self.advance_after_call(),
             (State::Argument, _) => self.argument(text, last, sink),
             (State::AfterValue, b',') => self.advance_to(State::Argument),
             (State::AfterValue, _) => Err((0, "a comma or a closing bracket was expected")),
             (State::AfterCall, b',') => self.advance_to(State::Call),
             (State::AfterCall, b']') => self.advance_to(State::Complete),
             (State::AfterCall, _) => Err((0, "a comma or the end of the list was expected")),
-            (State::Value | State::Complete, _) => Ok(Some(0)),
+            (State::Value | State::Malformed(_) | State::Abandoned | State::Complete, _) => {
+                Ok(Some(0))
+            }
         }
     }
 
@@ -263,6 +318,13 @@ impl PythonCalls {
     fn advance_to(&mut self, state: State) -> Step {
         self.state = state;
         Ok(Some(1))
+    }
+
+    fn advance_after_call(&mut self) -> Step {
+        self.advance_to(match self.in_list() {
+            true => State::AfterCall,
+            false => State::Call,
+        })
     }
 
     const fn in_list(&self) -> bool {
@@ -386,20 +448,32 @@ mod tests {
 
     #[test]
     fn errors_give_their_position() {
-        let after = "a comma or a closing bracket was expected";
         for (text, output, at, why) in [
-            ("[f(a=1, 2)]", "f{\"a\":1", 8, "an argument has no name"),
-            ("[f(a=1, word b=2)]", "f{\"a\":1", 8, "an argument has no name"),
-            ("[f(a=1 b=2)]", "f{\"a\":1", 7, after),
-            ("[f(a='x' 'y')]", "f{\"a\":\"x\"", 9, after),
-            ("[f(a=b)]", "f{\"a\":", 5, "a value was expected"),
-            ("[f(a=)]", "f{\"a\":", 5, "a value was expected"),
             ("[f() g()]", "f{};", 5, "a comma or the end of the list was expected"),
             ("[f(), link](x)", "f{};", 10, "a call's opening bracket was expected"),
             ("[f(), ,]", "f{};", 6, "a call was expected"),
+            ("[f(a=1 b\n)]", "f{\"a\":1b", 8, "the arguments do not end"),
+            ("[f(a=1 b <|end|>", "f{\"a\":1b ", 9, "the arguments do not end"),
         ] {
             check(LIST, text, output, Progress::Broken(at, why));
         }
+    }
+
+    #[test]
+    fn malformed_arguments_are_content_and_the_list_goes_on() {
+        for (text, output) in [
+            ("[f(a=1, 2)]", "f{\"a\":12"),
+            ("[f(a=1, word b=2)]", "f{\"a\":1word b=2"),
+            ("[f(a=1 b=2), g()]", "f{\"a\":1b=2g{};"),
+            ("[f(a='x' 'y')]", "f{\"a\":\"x\"'y'"),
+            ("[f(a=b)]", "f{\"a\":b"),
+            ("[f(a=)]", "f{\"a\":"),
+            ("[f(a=[1, (x y)], b=2)]", "f{\"a\":[1,[x y)], b=2"),
+            ("[f(a=1 b]", "f{\"a\":1b"),
+        ] {
+            check(LIST, text, output, Progress::Ended(text.len()));
+        }
+        check(LINES, "f(a=1 b)\ng()", "f{\"a\":1bg{};", Progress::Ended(12));
     }
 
     #[test]
@@ -417,7 +491,7 @@ mod tests {
             LINES,
             "f(a=</function_calls>",
             "f{\"a\":",
-            Progress::Broken(4, "a value was expected"),
+            Progress::Broken(4, "the arguments do not end"),
         );
     }
 

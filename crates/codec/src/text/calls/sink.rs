@@ -39,6 +39,11 @@ impl Numbering {
         self.open.is_some()
     }
 
+    /// Whether a call has started and was never completed.
+    pub(crate) fn has_incomplete(&self) -> bool {
+        self.started > self.ended
+    }
+
     /// Leaves the open call incomplete: it is broken or cut.
     pub(crate) fn abandon(&mut self) {
         self.open = None;
@@ -153,6 +158,11 @@ impl<'a> Sink<'a> {
                 delta,
             });
         }
+    }
+
+    /// Leaves the open call incomplete, because its arguments are malformed.
+    pub(crate) fn abandon(&mut self) {
+        self.numbering.abandon();
     }
 
     /// Ends the open call, if there is one.

@@ -115,8 +115,13 @@ impl Core {
             Progress::Stray(at) if self.options.on_error == OnError::Error => {
                 self.fail_block(at, "a call has no name", out)
             }
-            Progress::Stray(at) | Progress::Text(at) => {
+            Progress::Stray(at) => {
                 self.emit_stray(out);
+                Flow::On(at)
+            }
+            Progress::Text(at) => {
+                let raw = std::mem::take(&mut block.raw);
+                self.emit_unparsed(&raw, out);
                 Flow::On(at)
             }
             Progress::Ended(at) if self.numbering.started() > block.calls_before => {
@@ -192,7 +197,6 @@ impl Core {
         out: &mut dyn FnMut(Event<'_>),
     ) {
         let has_started = cut && self.start_prepared(out);
-        let partial = self.numbering.is_open();
         let has_calls = self.numbering.started() > block.calls_before;
         self.numbering.abandon();
         self.gap = Gap::None;
@@ -213,7 +217,6 @@ impl Core {
             }
             return;
         }
-        self.incomplete |= partial;
         match block.origin {
             Some(mut reasoning) if !has_calls => {
                 self.emit_reasoning(&block.raw, out);

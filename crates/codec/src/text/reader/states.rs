@@ -34,8 +34,6 @@ pub(super) struct Core {
     /// The last byte, if it was text.
     pub(super) previous_byte: u8,
     pub(super) numbering: Numbering,
-    /// A call, or the text inside a call, was incomplete.
-    pub(super) incomplete: bool,
     pub(super) faulted: bool,
     /// Text to emit before the first piece.
     pub(super) prefix: &'static str,
@@ -103,7 +101,6 @@ impl Core {
             wrapped: false,
             fence: Fence::default(),
             previous_byte: 0,
-            incomplete: false,
             faulted: false,
             prefix: recipe.reasoning.map_or("", |tags| tags.prefix),
             ended: false,
@@ -255,7 +252,7 @@ impl Core {
         }
         let reason = if self.faulted {
             EndReason::Error
-        } else if self.incomplete {
+        } else if self.numbering.has_incomplete() {
             EndReason::UnclosedToolCall
         } else if unclosed {
             EndReason::UnclosedReasoning
