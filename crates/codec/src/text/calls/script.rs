@@ -357,16 +357,7 @@ impl Script {
                 Lookahead::Wait => StepResult::Wait,
                 Lookahead::Other(at) => StepResult::Broken(at, "a marker is missing"),
             },
-            Step::Optional(markers) => match find_marker(markers, text, last) {
-                Lookahead::Found(used) => {
-                    self.found_marker = true;
-                    StepResult::GoTo(used, next)
-                }
-                // A partial end marker at the end of the text is no content.
-                _ if last && is_partial_marker(markers, text) => StepResult::GoTo(text.len(), next),
-                Lookahead::Wait => StepResult::Wait,
-                Lookahead::Other(_) => StepResult::GoTo(0, next),
-            },
+            Step::Optional(markers) => self.try_optional(markers, text, last),
             Step::Ignore(terminators) => {
                 match read_word(NameStyle::Word, terminators, text, last) {
                     Word::Found { used, next_step, .. } => StepResult::GoTo(used, next_step),
@@ -390,14 +381,7 @@ impl Script {
                 Word::Wait => StepResult::Wait,
                 Word::Broken(at) => StepResult::Broken(at, "the id is not valid"),
             },
-            Step::If(start, target) => {
-                let white = leading_white_space(text).min(MAX_FRAMING + 1);
-                match start.compare(&text[white..]) {
-                    Match::Full(_) => StepResult::GoTo(0, *target),
-                    Match::Partial if !last => StepResult::Wait,
-                    _ => StepResult::GoTo(0, next),
-                }
-            }
+            Step::If(start, target) => self.try_start(*start, *target, text, last),
             Step::Repeat(markers, target) => match find_marker(markers, text, last) {
                 // The white space before the marker belongs to the previous call.
                 Lookahead::Found(_) => StepResult::Called(leading_white_space(text), *target),
@@ -425,6 +409,36 @@ impl Script {
                 self.begin_body(step, sink);
                 StepResult::Body
             }
+        }
+    }
+
+    /// Looks for a marker that may be missing.
+    fn try_optional(
+        &mut self,
+        markers: &'static [&'static str],
+        text: &str,
+        last: bool,
+    ) -> StepResult {
+        let next = self.step + 1;
+        match find_marker(markers, text, last) {
+            Lookahead::Found(used) => {
+                self.found_marker = true;
+                StepResult::GoTo(used, next)
+            }
+            // A partial end marker at the end of the text is no content.
+            _ if last && is_partial_marker(markers, text) => StepResult::GoTo(text.len(), next),
+            Lookahead::Wait => StepResult::Wait,
+            Lookahead::Other(_) => StepResult::GoTo(0, next),
+        }
+    }
+
+    /// Continues at the target if the text starts like this.
+    fn try_start(&self, start: Start, target: usize, text: &str, last: bool) -> StepResult {
+        let white = leading_white_space(text).min(MAX_FRAMING + 1);
+        match start.compare(&text[white..]) {
+            Match::Full(_) => StepResult::GoTo(0, target),
+            Match::Partial if !last => StepResult::Wait,
+            _ => StepResult::GoTo(0, self.step + 1),
         }
     }
 

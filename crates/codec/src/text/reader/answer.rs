@@ -59,10 +59,7 @@ impl Core {
             }
             Found::Marker { end, which, .. } => {
                 let role = self.markers.content.role(which);
-                let before = if stop > at { text.as_bytes()[stop - 1] } else { self.previous_byte };
-                if let (Role::Fence(which, step), b'\n') = (role, before) {
-                    self.emit_content(&text[at..stop], out);
-                    self.state = State::Fenced(Box::new(Fenced::new(which, step)));
+                if self.open_fenced(role, &text[at..stop], out) {
                     return Flow::On(stop);
                 }
                 let quoted = if self.is_active(role) {
@@ -91,6 +88,18 @@ impl Core {
                 Flow::On(end)
             }
         }
+    }
+
+    /// Opens fenced code that may be a list of calls, if the marker after this text is a fence at the
+    /// start of a line.
+    fn open_fenced(&mut self, role: Role, text: &str, out: &mut dyn FnMut(Event<'_>)) -> bool {
+        let before = text.bytes().last().unwrap_or(self.previous_byte);
+        let (Role::Fence(which, step), b'\n') = (role, before) else {
+            return false;
+        };
+        self.emit_content(text, out);
+        self.state = State::Fenced(Box::new(Fenced::new(which, step)));
+        true
     }
 
     /// Finds the first marker from here on, with its position in the whole piece. The result is
