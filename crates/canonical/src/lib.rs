@@ -9,6 +9,7 @@ pub mod event;
 pub mod fate;
 pub mod fault;
 pub mod loss;
+mod loss_terms;
 mod replay_events;
 pub mod reply;
 pub mod request;
@@ -21,6 +22,7 @@ pub use event::{BlockStart, Delta, EndDetails, EndReason, Event, Transformation}
 pub use fate::{BlockReport, Fate, Reason};
 pub use fault::{Fault, FaultKind};
 pub use loss::{Loss, Lossy};
+pub use loss_terms::{LossReason, LossSubject};
 pub use reply::{Fold, Reply};
 pub use request::{
     Block, MediaKind, Message, Output, Request, Role, Sampling, Source, Tool, ToolChoice,

@@ -1,12 +1,11 @@
 //! Losses: what a translation could not carry. Nothing is dropped silently: every crossing returns
 //! its losses.
 
-use std::borrow::Cow;
 use std::fmt;
 
 use serde::{Serialize, Serializer};
 
-use crate::Reason;
+use crate::{LossReason, LossSubject, Reason};
 
 /// One loss.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,16 +25,16 @@ pub enum Loss {
     /// A setting was changed so that the target accepts the request.
     SettingAdapted {
         /// The name of the setting.
-        setting: &'static str,
+        setting: LossSubject,
         /// The reason.
-        reason: &'static str,
+        reason: LossReason,
     },
     /// The target's dialect cannot express a part of the request.
     PartOmitted {
         /// The name of the part.
-        part: Cow<'static, str>,
+        part: LossSubject,
         /// The reason.
-        reason: &'static str,
+        reason: LossReason,
     },
     /// The tool calls and results of an open tool loop were sent as text.
     ToolLoopClosed {
@@ -69,36 +68,27 @@ impl<T> Lossy<T> {
 }
 
 impl Loss {
-    /// The loss of a part of a reply, with the provider's name of it. Losses appear in headers, so
-    /// a name that is not a plain word becomes `block`.
-    pub fn of_part(name: &str, reason: &'static str) -> Self {
-        let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte);
-        let named = (1..=64).contains(&name.len()) && name.bytes().all(plain);
-        Self::PartOmitted {
-            part: match named {
-                true => Cow::Owned(name.to_owned()),
-                false => Cow::Borrowed("block"),
-            },
-            reason,
-        }
+    /// The loss of a part.
+    pub fn of_part(part: LossSubject, reason: LossReason) -> Self {
+        Self::PartOmitted { part, reason }
     }
 
-    fn parts(&self) -> (&'static str, String, Option<&'static str>) {
+    fn parts(&self) -> (&'static str, String, Option<&str>) {
         match self {
             Self::ThinkingOmitted { blocks, reason } => {
                 ("thinking_omitted", blocks.to_string(), Some(reason.word()))
             }
             Self::MessageFilled { messages } => {
-                ("message_filled", messages.to_string(), Some("empty"))
+                ("message_filled", messages.to_string(), Some(LossReason::Empty.as_str()))
             }
             Self::SettingAdapted { setting, reason } => {
-                ("setting_adapted", (*setting).to_owned(), Some(reason))
+                ("setting_adapted", setting.as_str().to_owned(), Some(reason.as_str()))
             }
             Self::PartOmitted { part, reason } => {
-                ("part_omitted", part.clone().into_owned(), Some(reason))
+                ("part_omitted", part.as_str().to_owned(), Some(reason.as_str()))
             }
             Self::ToolLoopClosed { calls } => {
-                ("tool_loop_closed", calls.to_string(), Some("open_tool_loop"))
+                ("tool_loop_closed", calls.to_string(), Some(LossReason::OpenToolLoop.as_str()))
             }
             Self::ToolIdRepeated { ids } => ("tool_id_repeated", ids.to_string(), None),
             Self::ReasoningUnclosed => ("reasoning_unclosed", "1".to_owned(), None),
@@ -160,7 +150,10 @@ mod tests {
     fn losses_form_one_header() {
         let losses = [
             Loss::ThinkingOmitted { blocks: 2, reason: Reason::Origin },
-            Loss::SettingAdapted { setting: "thinking", reason: "open_tool_loop" },
+            Loss::SettingAdapted {
+                setting: LossSubject::Thinking,
+                reason: LossReason::OpenToolLoop,
+            },
         ];
         assert_eq!(
             Loss::header(&losses),
@@ -178,7 +171,7 @@ mod tests {
             ("", "block"),
         ] {
             assert_eq!(
-                Loss::of_part(name, "foreign_dialect").to_string(),
+                Loss::of_part(LossSubject::named(name), LossReason::ForeignDialect).to_string(),
                 format!("part_omitted={part};reason=foreign_dialect")
             );
         }

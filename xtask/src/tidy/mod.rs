@@ -10,7 +10,6 @@ mod dialects;
 mod exceptions;
 mod functions;
 mod lexer;
-mod losses;
 mod migrations;
 mod sources;
 mod vendor_names;
@@ -73,7 +72,6 @@ pub(crate) fn run(shrink: bool) -> Result<(), Failure> {
         findings.extend(sources::check(&file.path, &file.text));
     }
     findings.extend(coverage::check(&files));
-    findings.extend(losses::check(&files));
     findings.extend(migrations::check(&files));
     findings.sort();
     if shrink {

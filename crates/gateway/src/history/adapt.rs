@@ -2,7 +2,8 @@
 //! empty messages and repairs open tool loops. Every change is recorded as a loss.
 
 use throughline_canonical::{
-    Amount, Block, BlockKey, Fate, Loss, Message, Prefix, Reason, Request, Role, ThinkingKind,
+    Amount, Block, BlockKey, Fate, Loss, LossReason, LossSubject, Message, Prefix, Reason, Request,
+    Role, ThinkingKind,
 };
 use throughline_codec::dialects::SKIP_SIGNATURE;
 use throughline_codec::dialects::blocks::rewrite::PLACEHOLDER;
@@ -17,10 +18,8 @@ use crate::turn::log::BlockRecord;
 use crate::upstream::refusal_policy::RetryPlan;
 
 /// A tool call was sent with a skip-validation signature because its original signature is unknown.
-pub(crate) const CALL_UNSIGNED: Loss = Loss::PartOmitted {
-    part: std::borrow::Cow::Borrowed("tool_call.signature"),
-    reason: "unknown",
-};
+pub(crate) const CALL_UNSIGNED: Loss =
+    Loss::PartOmitted { part: LossSubject::ToolCallSignature, reason: LossReason::Unknown };
 
 /// The target's rules for the history.
 #[derive(Clone, Copy, Debug)]
@@ -334,9 +333,10 @@ impl HistoryRules<'_> {
         }
         if self.model.off == Off::Disabled {
             request.thinking.amount = Some(Amount::Off);
-            adapted
-                .losses
-                .push(Loss::SettingAdapted { setting: "thinking", reason: "open_tool_loop" });
+            adapted.losses.push(Loss::SettingAdapted {
+                setting: LossSubject::Thinking,
+                reason: LossReason::OpenToolLoop,
+            });
         } else {
             let calls = write_loop_as_text(&mut request.messages[start..]);
             adapted.losses.push(Loss::ToolLoopClosed { calls });

@@ -17,7 +17,9 @@
 //! "Else" is also a loss if the meaning differs. An unknown model accepts all of these, as far as
 //! the dialect can express them.
 
-use throughline_canonical::{Amount, Effort, Loss, Request, Show, ToolChoice};
+use throughline_canonical::{
+    Amount, Effort, Loss, LossReason, LossSubject, Request, Show, ToolChoice,
+};
 use throughline_codec::dialects::blocks;
 use throughline_codec::dialects::blocks::settings::{forget_between_tools, thinks_between_tools};
 use throughline_codec::dialects::profile::{Profile, ThinkingControls as DialectControls};
@@ -28,9 +30,6 @@ use crate::plan::thinking_controls::{ThinkingControls, shows};
 /// The assumed output limit of an unknown model. All recent models accept it, and a smaller one
 /// would cut answers.
 const ASSUMED_OUTPUT: u64 = 32_000;
-
-/// The setting name in losses about thinking.
-const THINKING: &str = "thinking";
 
 /// Adapts the settings of a request to a model in this dialect and variant. Returns the losses.
 pub(crate) fn adapt(request: &mut Request, model: &Model, profile: &Profile) -> Vec<Loss> {
@@ -93,7 +92,7 @@ impl<'a> SettingAdapter<'a> {
         self.adapt_tool_choice(request);
     }
 
-    fn adapted(&mut self, setting: &'static str, reason: &'static str) {
+    fn adapted(&mut self, setting: LossSubject, reason: LossReason) {
         let loss = Loss::SettingAdapted { setting, reason };
         if !self.losses.contains(&loss) {
             self.losses.push(loss);
@@ -104,13 +103,13 @@ impl<'a> SettingAdapter<'a> {
     fn adapt_output_limit(&mut self, request: &mut Request) {
         match (request.max_tokens, self.model.max_output) {
             (Some(requested), Some(most)) if requested > most => {
-                self.adapted("max_tokens", "max_output");
+                self.adapted(LossSubject::MaxTokens, LossReason::MaxOutput);
                 request.max_tokens = Some(most);
             }
             // Without a limit, the client means the model's own.
             (None, Some(most)) if self.dialect.needs_max_tokens => request.max_tokens = Some(most),
             (None, None) if self.dialect.needs_max_tokens => {
-                self.adapted("max_tokens", "model_unknown");
+                self.adapted(LossSubject::MaxTokens, LossReason::ModelUnknown);
                 request.max_tokens = Some(ASSUMED_OUTPUT);
             }
             _ => {}
@@ -136,7 +135,7 @@ impl<'a> SettingAdapter<'a> {
         };
         if self.model.thinking == Some(Form::None) {
             if requested != Amount::Off {
-                self.adapted(THINKING, "model_does_not_think");
+                self.adapted(LossSubject::Thinking, LossReason::ModelDoesNotThink);
             }
             request.thinking.amount = self.controls.always_sent.then_some(Amount::Off);
             return;
@@ -171,18 +170,18 @@ impl<'a> SettingAdapter<'a> {
             // Only one kind of model has that mode, and it has no other.
             if between_tools && self.controls.between_tools && self.model.thinking.is_some() {
                 forget_between_tools(request);
-                self.adapted(THINKING, "disabled");
+                self.adapted(LossSubject::Thinking, LossReason::Disabled);
             }
             return Some(Amount::Off);
         }
         if self.model.off == Off::BetweenTools && self.controls.between_tools {
             if !between_tools {
-                self.adapted(THINKING, "between_tools");
+                self.adapted(LossSubject::Thinking, LossReason::BetweenTools);
                 blocks::think_between_tools(request);
             }
             return Some(Amount::Off);
         }
-        self.adapted(THINKING, "always_thinks");
+        self.adapted(LossSubject::Thinking, LossReason::AlwaysThinks);
         match self.controls.efforts.first() {
             Some(least) => Some(self.effort_amount(*least)),
             None if self.controls.budget => Some(Amount::Budget { tokens: self.min_budget() }),
@@ -207,11 +206,11 @@ impl<'a> SettingAdapter<'a> {
             return Some(self.effort_amount(medium));
         }
         if !self.controls.budget {
-            self.adapted(THINKING, "cannot_be_set");
+            self.adapted(LossSubject::Thinking, LossReason::CannotBeSet);
             return None;
         }
         if adaptive {
-            self.adapted(THINKING, "adaptive_as_budget");
+            self.adapted(LossSubject::Thinking, LossReason::AdaptiveAsBudget);
         }
         Some(Amount::Budget { tokens: Effort::Medium.budget() })
     }
@@ -219,12 +218,12 @@ impl<'a> SettingAdapter<'a> {
     fn effort(&mut self, requested: Effort) -> Option<Amount> {
         if let Some(near) = requested.nearest(&self.controls.efforts) {
             if near != requested {
-                self.adapted(THINKING, "effort");
+                self.adapted(LossSubject::Thinking, LossReason::Effort);
             }
             return Some(self.effort_amount(near));
         }
         if self.controls.budget {
-            self.adapted(THINKING, "effort_as_budget");
+            self.adapted(LossSubject::Thinking, LossReason::EffortAsBudget);
             return Some(Amount::Budget { tokens: requested.budget() });
         }
         self.switch_on_only()
@@ -236,7 +235,7 @@ impl<'a> SettingAdapter<'a> {
         }
         match Effort::of_budget(tokens).nearest(&self.controls.efforts) {
             Some(near) => {
-                self.adapted(THINKING, "budget_as_effort");
+                self.adapted(LossSubject::Thinking, LossReason::BudgetAsEffort);
                 Some(self.effort_amount(near))
             }
             None => self.switch_on_only(),
@@ -245,7 +244,7 @@ impl<'a> SettingAdapter<'a> {
 
     /// Only "on" can be expressed, not the amount.
     fn switch_on_only(&mut self) -> Option<Amount> {
-        self.adapted(THINKING, "on_or_off");
+        self.adapted(LossSubject::Thinking, LossReason::OnOrOff);
         self.controls.on.then_some(Amount::On)
     }
 
@@ -268,7 +267,7 @@ impl<'a> SettingAdapter<'a> {
         let most = self.model.budget_max.unwrap_or(u64::MAX).max(least);
         let mut tokens = requested.clamp(least, most);
         if tokens != requested && !ours {
-            self.adapted(THINKING, "budget_range");
+            self.adapted(LossSubject::Thinking, LossReason::BudgetRange);
         }
         // If thinking counts towards the output, a budget of the gateway leaves room for the
         // answer.
@@ -296,16 +295,16 @@ impl<'a> SettingAdapter<'a> {
             if raised > wanted_budget {
                 tokens = wanted_budget;
                 request.max_tokens = Some(raised);
-                self.adapted("max_tokens", "budget");
+                self.adapted(LossSubject::MaxTokens, LossReason::Budget);
             } else if raised > least {
                 tokens = thinking_share(raised).max(least);
-                self.adapted(THINKING, "max_tokens");
+                self.adapted(LossSubject::Thinking, LossReason::MaxTokens);
                 if raised > limit {
                     request.max_tokens = Some(raised);
-                    self.adapted("max_tokens", "budget");
+                    self.adapted(LossSubject::MaxTokens, LossReason::Budget);
                 }
             } else {
-                self.adapted(THINKING, "max_tokens");
+                self.adapted(LossSubject::Thinking, LossReason::MaxTokens);
                 request.thinking.amount = self.controls.off.then_some(Amount::Off);
                 return;
             }
@@ -330,13 +329,13 @@ impl<'a> SettingAdapter<'a> {
             (Some(Show::Summary), Some(Show::Full)) => thinking.show = Some(Show::Full),
             (Some(Show::Full), Some(Show::Summary)) if !self.dialect.has_details => {
                 thinking.show = Some(Show::Summary);
-                self.adapted("thinking.show", "summaries");
+                self.adapted(LossSubject::ThinkingShow, LossReason::Summaries);
             }
             (Some(Show::Summary | Show::Full), None)
                 if self.model.shows == Some(Shows::Nothing) =>
             {
                 thinking.show = None;
-                self.adapted("thinking.show", "not_shown");
+                self.adapted(LossSubject::ThinkingShow, LossReason::NotShown);
             }
             _ => {}
         }
@@ -366,21 +365,21 @@ impl<'a> SettingAdapter<'a> {
         let sampling = &mut request.sampling;
         let reason = match rule {
             Sampling::Free => return,
-            Sampling::Never => "model",
+            Sampling::Never => LossReason::Model,
             Sampling::NotThinking | Sampling::Warm if !thinks => return,
-            Sampling::NotThinking => THINKING,
+            Sampling::NotThinking => LossReason::Thinking,
             Sampling::Warm => {
                 if sampling.temperature.is_some_and(|heat| heat < 1.0) {
                     sampling.temperature = None;
-                    self.adapted("temperature", THINKING);
+                    self.adapted(LossSubject::Temperature, LossReason::Thinking);
                 }
                 return;
             }
         };
         let gone = [
-            ("temperature", sampling.temperature.take().is_some()),
-            ("top_p", sampling.top_p.take().is_some()),
-            ("top_k", sampling.top_k.take().is_some()),
+            (LossSubject::Temperature, sampling.temperature.take().is_some()),
+            (LossSubject::TopP, sampling.top_p.take().is_some()),
+            (LossSubject::TopK, sampling.top_k.take().is_some()),
         ];
         for (setting, _) in gone.into_iter().filter(|(_, was_set)| *was_set) {
             self.adapted(setting, reason);
@@ -399,7 +398,7 @@ impl<'a> SettingAdapter<'a> {
         };
         if refused {
             request.tool_choice = Some(ToolChoice::Auto);
-            self.adapted("tool_choice", THINKING);
+            self.adapted(LossSubject::ToolChoice, LossReason::Thinking);
         }
     }
 }

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use throughline_canonical::{
-    Amount, Fault, Loss, Lossy, Message, Prefix, Request, Role, Show, ThinkingSetting, Tool,
+    Amount, Fault, Loss, LossReason, LossSubject, Lossy, Message, Prefix, Request, Role, Show,
+    ThinkingSetting, Tool,
 };
 use throughline_codec::dialects::profile::{BlockRules, MessageOrder, Profile, Replay};
 use throughline_codec::dialects::{
@@ -227,20 +228,23 @@ impl<'a> Draft<'a> {
     fn normalize(&mut self) {
         join_turns(&mut self.request.messages);
         if dedupe_tool_results(&mut self.request.messages) > 0 {
-            self.losses.push(Loss::PartOmitted { part: "tool_result".into(), reason: "repeated" });
+            self.losses.push(Loss::PartOmitted {
+                part: LossSubject::ToolResult,
+                reason: LossReason::Repeated,
+            });
         }
         let in_order = self.to.profile.order == MessageOrder::Turns;
         if !in_order && results_follow_calls(&mut self.request.messages) {
-            self.adapted("tool_result", "goes_first");
+            self.adapted(LossSubject::ToolResult, LossReason::GoesFirst);
         }
         let elsewhere =
             self.request.messages.is_empty() && self.client.name() == self.to.dialect.name();
         if in_order && !elsewhere && ensure_user_message(&mut self.request) {
-            self.adapted("system_message", "user_part");
+            self.adapted(LossSubject::SystemMessage, LossReason::UserPart);
         }
     }
 
-    fn adapted(&mut self, setting: &'static str, reason: &'static str) {
+    fn adapted(&mut self, setting: LossSubject, reason: LossReason) {
         self.losses.push(Loss::SettingAdapted { setting, reason });
     }
 

@@ -6,7 +6,7 @@
 use bytes::Bytes;
 use http::{Response, StatusCode, header};
 use serde_json::{Value, json};
-use throughline_canonical::{BlockKey, EndReason, Fate, Fault, Loss};
+use throughline_canonical::{BlockKey, EndReason, Fate, Fault, Loss, LossReason, LossSubject};
 use throughline_codec::dialects::profile::BlockRules;
 use throughline_codec::dialects::{Operation, Refusal, ReplyIdentity, UpstreamDialect};
 use throughline_codec::framing::encoding::{Decoder, Encoding};
@@ -293,7 +293,10 @@ impl Gateway {
         attempt.record_plan(plan);
         let losses = {
             let mut turn = attempt.turn.lock();
-            turn.losses.push(Loss::SettingAdapted { setting: "count_tokens", reason: "estimated" });
+            turn.losses.push(Loss::SettingAdapted {
+                setting: LossSubject::CountTokens,
+                reason: LossReason::Estimated,
+            });
             turn.losses.clone()
         };
         self.count(attempt, tokens, &losses)

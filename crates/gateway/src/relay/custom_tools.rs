@@ -2,7 +2,8 @@
 //! functions with one string parameter, and their calls are translated back.
 
 use throughline_canonical::{
-    Block, BlockStart, Delta, EndReason, Event, Loss, Message, Request, Tool, ToolChoice,
+    Block, BlockStart, Delta, EndReason, Event, Loss, LossReason, LossSubject, Message, Request,
+    Tool, ToolChoice,
 };
 use throughline_codec::dialects::ClientDialect;
 use throughline_codec::dialects::custom_tools::{CustomCall, CustomTool, CustomToolFormat};
@@ -51,7 +52,10 @@ impl CustomTools {
             called |= rewrite_calls(message, client.name(), format, losses);
         }
         if !tools.names.is_empty() || called {
-            losses.push(Loss::SettingAdapted { setting: "tool", reason: "as_function" });
+            losses.push(Loss::SettingAdapted {
+                setting: LossSubject::Tool,
+                reason: LossReason::AsFunction,
+            });
         }
         // A forced custom tool is named in a member that only its dialect has.
         let members = request.extra.get(client.name());

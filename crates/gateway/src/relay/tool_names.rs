@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
-use throughline_canonical::{Block, Loss, Request, Tool, ToolChoice};
+use throughline_canonical::{Block, Loss, LossReason, LossSubject, Request, Tool, ToolChoice};
 use throughline_codec::dialects::profile;
 
 /// The renamed tools, in both directions.
@@ -57,7 +57,10 @@ impl ToolNames {
             }
         }
         if !names.sent.is_empty() {
-            losses.push(Loss::SettingAdapted { setting: "tool.name", reason: "characters" });
+            losses.push(Loss::SettingAdapted {
+                setting: LossSubject::ToolName,
+                reason: LossReason::Characters,
+            });
         }
         names
     }

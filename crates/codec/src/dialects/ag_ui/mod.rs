@@ -5,7 +5,7 @@
 //! - `interrupts`: calls that wait for approval, and the answers in the next run;
 //! - `errors`: errors before a run and in it.
 
-use throughline_canonical::{Delta, Event, Fault, Loss, Request};
+use throughline_canonical::{Delta, Event, Fault, Loss, LossReason, LossSubject, Request};
 
 use crate::dialects::client_defaults::ClientDefaults;
 use crate::dialects::shared::losses::lost_part;
@@ -68,7 +68,7 @@ impl ClientDialect for AgUi {
     fn loss_of(&self, event: &Event<'_>) -> Option<Loss> {
         match event {
             Event::BlockDelta { delta: Delta::Citation(_), .. } => {
-                Some(Loss::of_part("citations", "no_word"))
+                Some(Loss::of_part(LossSubject::Citations, LossReason::NoWord))
             }
             Event::EndExplained(_) => None,
             event => lost_part(event, NAME),

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use serde_json::{Map, Value};
 use throughline_canonical::{
-    Amount, Block, Effort, Fault, Loss, Lossy, MediaKind, Message, Output, Request, Role, Sampling,
-    Show, Source, Tool, ToolChoice,
+    Amount, Block, Effort, Fault, Loss, LossReason, LossSubject, Lossy, MediaKind, Message, Output,
+    Request, Role, Sampling, Show, Source, Tool, ToolChoice,
 };
 
 use super::{EFFORTS, NAME, record};
@@ -380,15 +380,15 @@ impl RequestReader {
                 continue;
             }
             let part = match key.as_str() {
-                "cache_control" => "cache_control",
-                "citations" => "citations",
-                "caller" => "caller",
-                "context" => "context",
-                "defer_loading" => "defer_loading",
-                _ => "member",
+                "cache_control" => LossSubject::CacheControl,
+                "citations" => LossSubject::Citations,
+                "caller" => LossSubject::Caller,
+                "context" => LossSubject::Context,
+                "defer_loading" => LossSubject::DeferLoading,
+                _ => LossSubject::Member,
             };
-            let reason = "no_word";
-            record(&mut self.losses, Loss::PartOmitted { part: part.into(), reason });
+            let reason = LossReason::NoWord;
+            record(&mut self.losses, Loss::PartOmitted { part, reason });
         }
     }
 }

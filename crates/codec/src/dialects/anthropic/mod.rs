@@ -15,7 +15,9 @@
 //! - [`prefix`] hashes the conversation before a thinking block.
 
 use serde_json::Value;
-use throughline_canonical::{Amount, Delta, Effort, Event, Fault, Loss, Lossy, Request};
+use throughline_canonical::{
+    Amount, Delta, Effort, Event, Fault, Loss, LossReason, LossSubject, Lossy, Request,
+};
 
 use super::passthrough::Passthrough;
 use crate::dialects::client_defaults::ClientDefaults;
@@ -106,7 +108,7 @@ impl ClientDialect for Anthropic {
             Event::BlockDelta { delta: Delta::Citation(citation), .. }
                 if citation.written_by(NAME).is_none() =>
             {
-                Some(Loss::of_part("citations", "foreign_dialect"))
+                Some(Loss::of_part(LossSubject::Citations, LossReason::ForeignDialect))
             }
             Event::EndExplained(details) if client_stream::category(details).is_some() => None,
             event => lost_part(event, NAME),

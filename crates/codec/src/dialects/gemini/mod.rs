@@ -10,7 +10,7 @@
 //! - [`model_card`]: the model list.
 
 use serde_json::Value;
-use throughline_canonical::{Event, Fault, Loss, Lossy, Request};
+use throughline_canonical::{Event, Fault, Loss, LossReason, LossSubject, Lossy, Request};
 
 use super::passthrough::Passthrough;
 use crate::dialects::client_defaults::ClientDefaults;
@@ -208,12 +208,12 @@ pub(crate) fn record(losses: &mut Vec<Loss>, loss: Loss) {
 }
 
 /// Records an omitted part.
-pub(crate) fn omit(losses: &mut Vec<Loss>, part: &'static str, reason: &'static str) {
-    record(losses, Loss::PartOmitted { part: part.into(), reason });
+pub(crate) fn omit(losses: &mut Vec<Loss>, part: LossSubject, reason: LossReason) {
+    record(losses, Loss::PartOmitted { part, reason });
 }
 
 /// Records an adapted setting.
-pub(crate) fn adapt(losses: &mut Vec<Loss>, setting: &'static str, reason: &'static str) {
+pub(crate) fn adapt(losses: &mut Vec<Loss>, setting: LossSubject, reason: LossReason) {
     record(losses, Loss::SettingAdapted { setting, reason });
 }
 

@@ -10,7 +10,9 @@
 //! translated and never pass through.
 
 use serde_json::Value;
-use throughline_canonical::{Delta, Effort, EndReason, Event, Fault, Loss, Lossy, Request};
+use throughline_canonical::{
+    Delta, Effort, EndReason, Event, Fault, Loss, LossReason, LossSubject, Lossy, Request,
+};
 
 use crate::dialects::client_defaults::ClientDefaults;
 use crate::dialects::profile::Profile;
@@ -130,7 +132,7 @@ impl ClientDialect for Ollama {
     fn loss_of(&self, event: &Event<'_>) -> Option<Loss> {
         match event {
             Event::BlockDelta { delta: Delta::Citation(_), .. } => {
-                Some(Loss::of_part("citations", "no_word"))
+                Some(Loss::of_part(LossSubject::Citations, LossReason::NoWord))
             }
             event => lost_part(event, NAME),
         }

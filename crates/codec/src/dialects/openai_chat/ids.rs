@@ -3,13 +3,13 @@
 use std::borrow::Cow;
 
 use sha2::{Digest, Sha256};
-use throughline_canonical::Loss;
+use throughline_canonical::{Loss, LossReason, LossSubject};
 
 const LETTERS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 
 /// The loss of the original spelling of an id.
 pub(super) const SPELLED: Loss =
-    Loss::SettingAdapted { setting: "tool_call.id", reason: "characters" };
+    Loss::SettingAdapted { setting: LossSubject::ToolCallId, reason: LossReason::Characters };
 
 /// The id if it has nine letters and digits, else a hash of nine. The hash is deterministic, so
 /// call and result match, also in later turns.

@@ -9,7 +9,9 @@
 //! - `custom_tools`, `ids`: custom tools and call ids.
 
 use serde_json::Value;
-use throughline_canonical::{BlockStart, Delta, Event, Fault, Loss, Lossy, Request};
+use throughline_canonical::{
+    BlockStart, Delta, Event, Fault, Loss, LossReason, LossSubject, Lossy, Request,
+};
 
 use super::passthrough::Passthrough;
 use crate::dialects::client_defaults::ClientDefaults;
@@ -68,7 +70,7 @@ impl ClientDialect for OpenAiChat {
             Event::BlockStarted { block: BlockStart::Opaque { dialect, name }, .. }
                 if dialect == NAME && name != CUSTOM =>
             {
-                Some(Loss::of_part(name, "no_word"))
+                Some(Loss::of_part(LossSubject::named(name), LossReason::NoWord))
             }
             // This dialect carries the quote of a source.
             Event::BlockDelta { delta: Delta::Citation(citation), .. }

@@ -1,7 +1,9 @@
 //! The many spellings of "think this much" in OpenAI-shaped requests.
 
 use serde_json::{Map, Value};
-use throughline_canonical::{Amount, Effort, Fault, Loss, Show, ThinkingSetting};
+use throughline_canonical::{
+    Amount, Effort, Fault, Loss, LossReason, LossSubject, Show, ThinkingSetting,
+};
 
 use super::fields::{count, flag};
 use crate::json::Node;
@@ -20,7 +22,10 @@ impl ThinkingOptions {
     /// Resolves the options. Off wins, then a budget, then an effort, then a plain "on".
     pub(crate) fn resolve(self, losses: &mut Vec<Loss>) -> ThinkingSetting {
         if self.budget.is_some() && self.effort.is_some() && self.switch != Some(false) {
-            losses.push(Loss::SettingAdapted { setting: "thinking", reason: "budget" });
+            losses.push(Loss::SettingAdapted {
+                setting: LossSubject::Thinking,
+                reason: LossReason::Budget,
+            });
         }
         let amount = match self {
             Self { switch: Some(false), .. } | Self { budget: Some(0), .. } => Some(Amount::Off),
@@ -129,8 +134,8 @@ pub(crate) fn read_switch(
             }
             if thinking.get("clear_thinking").is_some() {
                 losses.push(Loss::PartOmitted {
-                    part: "thinking.clear_thinking".into(),
-                    reason: "no_word",
+                    part: LossSubject::ThinkingClearThinking,
+                    reason: LossReason::NoWord,
                 });
             }
             match kind.text()? {

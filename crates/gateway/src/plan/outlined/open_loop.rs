@@ -1,6 +1,6 @@
 //! Repairs an open tool loop that the target would refuse because its thinking is missing.
 
-use throughline_canonical::Fate;
+use throughline_canonical::{Fate, LossReason, LossSubject};
 use throughline_codec::dialects::blocks::rewrite::ThinkingEdit;
 
 use crate::catalog::Off;
@@ -29,7 +29,7 @@ impl Planner<'_> {
         if needed && self.model.off == Off::Disabled {
             plan.thinking = ThinkingEdit::Disabled;
             plan.betas_added.clear();
-            plan.decision.losses.push(adapted("thinking", "open_tool_loop"));
+            plan.decision.losses.push(adapted(LossSubject::Thinking, LossReason::OpenToolLoop));
         } else if needed {
             plan.close_loop_from = Some(start);
         }

@@ -1,7 +1,7 @@
 //! Adapts settings that the target does not accept: as the operator configured, or, if the model is
 //! not the one that the client named, as the catalog says. All other requests keep their settings.
 
-use throughline_canonical::{Amount, Effort, Loss, Request};
+use throughline_canonical::{Amount, Effort, Loss, LossReason, LossSubject, Request};
 use throughline_codec::dialects::blocks::BETA_INTERLEAVED;
 use throughline_codec::dialects::blocks::rewrite::ThinkingEdit;
 use throughline_codec::dialects::blocks::settings::{self, thinks_between_tools};
@@ -46,7 +46,9 @@ impl Planner<'_> {
             // Off is the nearest setting. Never think more than the client asked for.
             (Compat::Budget(_), "between_tools") if self.model.off == Off::Disabled => {
                 plan.thinking = ThinkingEdit::Disabled;
-                plan.decision.losses.push(adapted("thinking", "thinking_compat"));
+                plan.decision
+                    .losses
+                    .push(adapted(LossSubject::Thinking, LossReason::ThinkingCompat));
             }
             (Compat::Budget(wanted), "adaptive" | "between_tools") => {
                 plan.betas_without_adaptive = true;
@@ -59,16 +61,22 @@ impl Planner<'_> {
                 if budget < MIN_BUDGET {
                     // There is no room for a budget that providers accept.
                     plan.thinking = ThinkingEdit::Remove;
-                    plan.decision.losses.push(adapted("thinking", "max_tokens"));
+                    plan.decision
+                        .losses
+                        .push(adapted(LossSubject::Thinking, LossReason::MaxTokens));
                 } else {
                     plan.thinking = ThinkingEdit::Budget(budget);
                     plan.betas_added.push(BETA_INTERLEAVED);
-                    plan.decision.losses.push(adapted("thinking", "thinking_compat"));
+                    plan.decision
+                        .losses
+                        .push(adapted(LossSubject::Thinking, LossReason::ThinkingCompat));
                 }
             }
             (Compat::Adaptive, "enabled") => {
                 plan.thinking = ThinkingEdit::Adaptive;
-                plan.decision.losses.push(adapted("thinking", "thinking_compat"));
+                plan.decision
+                    .losses
+                    .push(adapted(LossSubject::Thinking, LossReason::ThinkingCompat));
                 let effort = thinking
                     .budget
                     .and_then(|budget| Effort::of_budget(budget).nearest(&ANY_KNOWS))
@@ -77,7 +85,9 @@ impl Planner<'_> {
             }
             (Compat::Off, _) => {
                 plan.thinking = ThinkingEdit::Remove;
-                plan.decision.losses.push(adapted("thinking", "thinking_compat"));
+                plan.decision
+                    .losses
+                    .push(adapted(LossSubject::Thinking, LossReason::ThinkingCompat));
             }
             _ => {}
         }
@@ -139,7 +149,7 @@ impl Planner<'_> {
         }
         let is_unset_limit = |loss: &Loss| match loss {
             Loss::SettingAdapted { setting, .. } => {
-                *setting == "max_tokens" && before.max_tokens.is_none()
+                *setting == LossSubject::MaxTokens && before.max_tokens.is_none()
             }
             _ => false,
         };
@@ -165,8 +175,9 @@ fn effort_alone(after: &mut Request, losses: &mut Vec<Loss>) {
         }
         Some(Amount::Budget { .. }) => {
             after.thinking.amount = None;
-            losses.retain(|loss| *loss != adapted("thinking", "effort_as_budget"));
-            losses.push(adapted("effort", "not_known"));
+            losses
+                .retain(|loss| *loss != adapted(LossSubject::Thinking, LossReason::EffortAsBudget));
+            losses.push(adapted(LossSubject::Effort, LossReason::NotKnown));
         }
         _ => {}
     }
@@ -183,6 +194,6 @@ fn mode(request: &Request) -> &'static str {
     }
 }
 
-pub(crate) fn adapted(setting: &'static str, reason: &'static str) -> Loss {
+pub(crate) fn adapted(setting: LossSubject, reason: LossReason) -> Loss {
     Loss::SettingAdapted { setting, reason }
 }

@@ -7,7 +7,7 @@
 use std::mem;
 
 use serde_json::Value;
-use throughline_canonical::{Block, Fault, Loss, Message, Role};
+use throughline_canonical::{Block, Fault, Loss, LossReason, LossSubject, Message, Role};
 
 use super::super::{METADATA, REDACTED, REFUSAL};
 use super::content;
@@ -103,11 +103,11 @@ impl Conversation {
                 continue;
             }
             let part = match name.as_str() {
-                "name" => "message.name",
-                "encryptedValue" => "message.encryptedValue",
-                _ => "member",
+                "name" => LossSubject::MessageName,
+                "encryptedValue" => LossSubject::MessageEncryptedValue,
+                _ => LossSubject::Member,
             };
-            let loss = Loss::of_part(part, "no_word");
+            let loss = Loss::of_part(part, LossReason::NoWord);
             if !self.losses.contains(&loss) {
                 self.losses.push(loss);
             }

@@ -1,7 +1,7 @@
 //! Reads the input of a run: the conversation, tools and settings.
 
 use serde_json::{Map, Value};
-use throughline_canonical::{Fault, Loss, Request, Tool};
+use throughline_canonical::{Fault, Loss, LossReason, LossSubject, Request, Tool};
 
 use self::messages::{Conversation, filled};
 use super::run::{ReasoningForm, Run};
@@ -84,7 +84,7 @@ pub(super) fn read(asked: &RequestParts<'_>) -> Result<Accepted, Fault> {
     if run.state.is_some() {
         // The state belongs to the application and is returned to it. Models read `context`
         // instead.
-        omit("state", &mut conversation.losses);
+        omit(LossSubject::State, &mut conversation.losses);
     }
     request.system = conversation.system;
     request.messages = conversation.messages;
@@ -117,12 +117,12 @@ fn read_settings(
     if let Some(forwarded) = &forwarded {
         forwarded.object()?;
         if !forwarded.others(&settings).is_empty() {
-            omit("forwardedProps", losses);
+            omit(LossSubject::ForwardedProps, losses);
         }
     }
     let others = root.others(&[&KNOWN[..], &settings[..]].concat());
     if others.values().any(|value| !value.is_null()) {
-        omit("member", losses);
+        omit(LossSubject::Member, losses);
     }
     // `forwardedProps` take precedence over the body.
     for place in [Some(root), forwarded.as_ref()].into_iter().flatten() {
@@ -186,8 +186,8 @@ fn read_tools(root: &Node<'_>, request: &mut Request, run: &mut Run) -> Result<(
     Ok(())
 }
 
-fn omit(part: &'static str, losses: &mut Vec<Loss>) {
-    losses.push(Loss::of_part(part, "no_word"));
+fn omit(part: LossSubject, losses: &mut Vec<Loss>) {
+    losses.push(Loss::of_part(part, LossReason::NoWord));
 }
 
 /// The application's state. Clients send an empty object for none.

@@ -5,7 +5,9 @@ use std::borrow::Cow;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use serde_json::Value;
-use throughline_canonical::{Block, Loss, MediaKind, Message, Reason, Role, Source};
+use throughline_canonical::{
+    Block, Loss, LossReason, LossSubject, MediaKind, Message, Reason, Role, Source,
+};
 
 use super::super::NAME;
 use super::{RequestWriter, list};
@@ -58,7 +60,7 @@ impl RequestWriter {
             if !turn.is_empty() {
                 turns.push(turn);
             } else if !message.content.is_empty() {
-                self.omitted("message", "empty");
+                self.omitted(LossSubject::Message, LossReason::Empty);
             }
         }
         turns
@@ -69,7 +71,7 @@ impl RequestWriter {
         match (block, role) {
             (Block::ToolResult { id, content, is_error, .. }, Role::User) => {
                 if turn.first.is_some() || !rest.is_empty() {
-                    self.adapted("tool_result", "goes_first");
+                    self.adapted(LossSubject::ToolResult, LossReason::GoesFirst);
                 }
                 separate(&mut turn.results);
                 self.tool_result(&mut turn.results, id, content, *is_error);
@@ -81,7 +83,7 @@ impl RequestWriter {
             }
             (Block::Refusal { text }, Role::Assistant) => {
                 if self.is_sendable(text) {
-                    self.adapted("refusal", "as_text");
+                    self.adapted(LossSubject::Refusal, LossReason::AsText);
                     turn.push_text(text);
                 }
             }
@@ -106,14 +108,14 @@ impl RequestWriter {
             }
             (Block::ToolCall { id, name, arguments, signature }, Role::Assistant) => {
                 if signature.is_some() {
-                    self.omitted("tool_call.signature", "no_place");
+                    self.omitted(LossSubject::ToolCallSignature, LossReason::NoPlace);
                 }
                 let id = self.call_id(id);
                 separate(rest);
                 let mut block = ObjectWriter::new(rest);
                 block.text("type", "tool_use").text("id", &id).text("name", name);
                 if !write_arguments(block.key("input"), arguments) {
-                    self.adapted("tool_call.arguments", "not_an_object");
+                    self.adapted(LossSubject::ToolCallArguments, LossReason::NotAnObject);
                 }
                 block.end();
             }
@@ -121,13 +123,15 @@ impl RequestWriter {
                 self.media(rest, *kind, source, name.as_deref());
             }
             (Block::Opaque { dialect, value }, _) => self.opaque(rest, dialect, value),
-            (Block::Media { .. }, _) => self.omitted("media", "role"),
+            (Block::Media { .. }, _) => self.omitted(LossSubject::Media, LossReason::Role),
             (Block::Thinking { .. } | Block::Redacted { .. }, _) => {
-                self.omitted("thinking", "role");
+                self.omitted(LossSubject::Thinking, LossReason::Role);
             }
-            (Block::ToolCall { .. }, _) => self.omitted("tool_call", "role"),
-            (Block::ToolResult { .. }, _) => self.omitted("tool_result", "role"),
-            (Block::Refusal { .. }, _) => self.omitted("refusal", "role"),
+            (Block::ToolCall { .. }, _) => self.omitted(LossSubject::ToolCall, LossReason::Role),
+            (Block::ToolResult { .. }, _) => {
+                self.omitted(LossSubject::ToolResult, LossReason::Role);
+            }
+            (Block::Refusal { .. }, _) => self.omitted(LossSubject::Refusal, LossReason::Role),
         }
     }
 
@@ -192,13 +196,13 @@ impl RequestWriter {
                 self.media(out, *kind, source, name.as_deref());
             }
             Block::Opaque { dialect, value } => self.opaque(out, dialect, value),
-            _ => self.omitted("tool_result.part", "no_place"),
+            _ => self.omitted(LossSubject::ToolResultPart, LossReason::NoPlace),
         }
     }
 
     fn is_sendable_part(&mut self, text: &str, signature: Option<&str>) -> bool {
         if signature.is_some() {
-            self.omitted("text.signature", "no_place");
+            self.omitted(LossSubject::TextSignature, LossReason::NoPlace);
         }
         self.is_sendable(text)
     }
@@ -207,20 +211,20 @@ impl RequestWriter {
         let (word, types): (_, &[&str]) = match kind {
             MediaKind::Image => ("image", &["image/jpeg", "image/png", "image/gif", "image/webp"]),
             MediaKind::Document => ("document", &["application/pdf"]),
-            MediaKind::Audio => return self.omitted("media", "no_place"),
-            MediaKind::Video => return self.omitted("media", "no_place"),
+            MediaKind::Audio => return self.omitted(LossSubject::Media, LossReason::NoPlace),
+            MediaKind::Video => return self.omitted(LossSubject::Media, LossReason::NoPlace),
         };
         let read = read_text(kind, source);
         let source = read.as_ref().unwrap_or(source);
         match source {
             Source::Base64 { media_type, .. } if !types.contains(&media_type.as_str()) => {
-                return self.omitted("media", "media_type");
+                return self.omitted(LossSubject::Media, LossReason::MediaType);
             }
             Source::Text { .. } if kind == MediaKind::Image => {
-                return self.omitted("media", "media_type");
+                return self.omitted(LossSubject::Media, LossReason::MediaType);
             }
             Source::File { dialect, .. } if dialect != NAME => {
-                return self.omitted("media", "foreign_file");
+                return self.omitted(LossSubject::Media, LossReason::ForeignFile);
             }
             _ => {}
         }
@@ -248,7 +252,7 @@ impl RequestWriter {
             Some(name) if kind == MediaKind::Document => {
                 block.text("title", name);
             }
-            Some(_) => self.omitted("media.name", "no_place"),
+            Some(_) => self.omitted(LossSubject::MediaName, LossReason::NoPlace),
             None => {}
         }
         block.end();
@@ -259,7 +263,7 @@ impl RequestWriter {
             separate(out);
             out.extend_from_slice(value.to_string().as_bytes());
         } else {
-            self.omitted("block", "foreign_dialect");
+            self.omitted(LossSubject::Block, LossReason::ForeignDialect);
         }
     }
 
@@ -268,7 +272,7 @@ impl RequestWriter {
     pub(crate) fn is_sendable(&mut self, text: &str) -> bool {
         let blank = text.trim().is_empty();
         if blank && !text.is_empty() {
-            self.omitted("text", "empty");
+            self.omitted(LossSubject::Text, LossReason::Empty);
         }
         !blank
     }
@@ -280,7 +284,7 @@ impl RequestWriter {
         if !id.is_empty() && id.bytes().all(allowed) {
             return Cow::Borrowed(id);
         }
-        self.adapted("tool_call.id", "characters");
+        self.adapted(LossSubject::ToolCallId, LossReason::Characters);
         let mut spelled = String::from("call");
         for byte in id.bytes() {
             if allowed(byte) {

@@ -6,7 +6,8 @@ use std::borrow::Cow;
 
 use serde_json::{Map, Value};
 use throughline_canonical::{
-    Amount, Effort, Loss, Lossy, Output, Request, Show, ThinkingSetting, Tool, ToolChoice,
+    Amount, Effort, Loss, LossReason, LossSubject, Lossy, Output, Request, Show, ThinkingSetting,
+    Tool, ToolChoice,
 };
 
 use self::messages::{write_text, write_turns};
@@ -50,7 +51,7 @@ pub(super) fn write(request: &Request, target: &Target<'_>) -> Lossy<Outgoing> {
     body.text("model", target.model);
     body.count("max_tokens", request.max_tokens.unwrap_or(MAX_TOKENS));
     if request.max_tokens.is_none() {
-        writing.adapted("max_tokens", "required");
+        writing.adapted(LossSubject::MaxTokens, LossReason::Required);
     }
     if request.stream {
         body.raw("stream", b"true");
@@ -72,10 +73,10 @@ pub(super) fn write(request: &Request, target: &Target<'_>) -> Lossy<Outgoing> {
         }
     }
     if request.extra.keys().any(|dialect| dialect != NAME) {
-        writing.omitted("extra", "foreign_dialect");
+        writing.omitted(LossSubject::Extra, LossReason::ForeignDialect);
     }
     if request.cache_key.is_some() {
-        writing.omitted("cache_key", "no_place");
+        writing.omitted(LossSubject::CacheKey, LossReason::NoPlace);
     }
     let turns = writing.turns(&request.messages);
     write_turns(&turns, body.key("messages"));
@@ -125,11 +126,11 @@ pub(super) struct RequestWriter {
 }
 
 impl RequestWriter {
-    pub(super) fn omitted(&mut self, part: &'static str, reason: &'static str) {
-        record(&mut self.losses, Loss::PartOmitted { part: part.into(), reason });
+    pub(super) fn omitted(&mut self, part: LossSubject, reason: LossReason) {
+        record(&mut self.losses, Loss::PartOmitted { part, reason });
     }
 
-    pub(super) fn adapted(&mut self, setting: &'static str, reason: &'static str) {
+    pub(super) fn adapted(&mut self, setting: LossSubject, reason: LossReason) {
         record(&mut self.losses, Loss::SettingAdapted { setting, reason });
     }
 
@@ -151,12 +152,12 @@ impl RequestWriter {
         };
         let off = setting.amount == Some(Amount::Off);
         if mode.is_none() && setting.show.is_some() {
-            self.omitted("thinking.show", "off");
+            self.omitted(LossSubject::ThinkingShow, LossReason::Off);
         }
         let mut others: Vec<_> =
             rest.iter().filter(|(key, _)| !["type", "display"].contains(&key.as_str())).collect();
         if off && !others.is_empty() {
-            self.omitted("thinking.block_binding", "off");
+            self.omitted(LossSubject::ThinkingBlockBinding, LossReason::Off);
             others.clear();
         }
         if mode.is_none() && others.is_empty() {
@@ -211,7 +212,7 @@ impl RequestWriter {
             Some(Amount::Effort { effort } | Amount::Adaptive { effort: Some(effort) }) => {
                 let known = effort.nearest(&EFFORTS).unwrap_or(Effort::Low);
                 if known != effort {
-                    self.adapted("thinking", "effort");
+                    self.adapted(LossSubject::Thinking, LossReason::Effort);
                 }
                 config.insert("effort".to_owned(), known.word().into());
             }
@@ -223,17 +224,17 @@ impl RequestWriter {
         }
         match &request.output {
             Output::Text => {}
-            Output::Json => self.adapted("output", "json_without_schema"),
+            Output::Json => self.adapted(LossSubject::Output, LossReason::JsonWithoutSchema),
             Output::Schema { name, schema, strict } => {
                 if name.is_some() {
-                    self.omitted("output.name", "no_place");
+                    self.omitted(LossSubject::OutputName, LossReason::NoPlace);
                 }
                 if *strict == Some(false) {
-                    self.adapted("output.strict", "always_strict");
+                    self.adapted(LossSubject::OutputStrict, LossReason::AlwaysStrict);
                 }
                 let closed = schema::closed(schema);
                 if closed != *schema {
-                    self.adapted("output", "schema");
+                    self.adapted(LossSubject::Output, LossReason::Schema);
                 }
                 let format = serde_json::json!({"type": "json_schema", "schema": closed});
                 config.insert("format".to_owned(), format);
@@ -248,17 +249,17 @@ impl RequestWriter {
     fn sampling(&mut self, request: &Request, body: &mut ObjectWriter<'_>) {
         let sampling = &request.sampling;
         for (said, part) in [
-            (sampling.seed.is_some(), "seed"),
-            (sampling.presence_penalty.is_some(), "presence_penalty"),
-            (sampling.frequency_penalty.is_some(), "frequency_penalty"),
+            (sampling.seed.is_some(), LossSubject::Seed),
+            (sampling.presence_penalty.is_some(), LossSubject::PresencePenalty),
+            (sampling.frequency_penalty.is_some(), LossSubject::FrequencyPenalty),
         ] {
             if said {
-                self.omitted(part, "no_place");
+                self.omitted(part, LossReason::NoPlace);
             }
         }
         let temperature = sampling.temperature.map(|heat| {
             if heat > 1.0 {
-                self.adapted("temperature", "range");
+                self.adapted(LossSubject::Temperature, LossReason::Range);
             }
             heat.clamp(0.0, 1.0)
         });
@@ -277,7 +278,7 @@ impl RequestWriter {
         let (stop, blank): (Vec<&String>, Vec<_>) =
             request.stop.iter().partition(|stop| !stop.trim().is_empty());
         if !blank.is_empty() {
-            self.omitted("stop", "empty");
+            self.omitted(LossSubject::Stop, LossReason::Empty);
         }
         if !stop.is_empty() {
             list(body.key("stop_sequences"), stop, |out, stop| {
@@ -323,7 +324,7 @@ impl RequestWriter {
         for tool in &request.tools {
             match tool {
                 Tool::Opaque { dialect, .. } if dialect != NAME => {
-                    self.omitted("tool", "foreign_dialect");
+                    self.omitted(LossSubject::Tool, LossReason::ForeignDialect);
                 }
                 tool => tools.push(tool),
             }
@@ -331,7 +332,7 @@ impl RequestWriter {
         if tools.is_empty() {
             // Providers reject a choice without tools.
             if let Some(ToolChoice::Required | ToolChoice::Named { .. }) = request.tool_choice {
-                self.adapted("tool_choice", "no_tools");
+                self.adapted(LossSubject::ToolChoice, LossReason::NoTools);
             }
             return;
         }
@@ -372,7 +373,7 @@ impl RequestWriter {
                 if *strict == Some(true) {
                     let closed = schema::closed(&input);
                     if closed != *input {
-                        self.adapted("tool.parameters", "schema");
+                        self.adapted(LossSubject::ToolParameters, LossReason::Schema);
                         input = Cow::Owned(closed);
                     }
                 }
@@ -397,7 +398,7 @@ impl RequestWriter {
             }
             Value::Null => Cow::Owned(Map::from_iter([object()]).into()),
             _ => {
-                self.adapted("tool.parameters", "not_an_object");
+                self.adapted(LossSubject::ToolParameters, LossReason::NotAnObject);
                 Cow::Owned(Map::from_iter([object()]).into())
             }
         }

@@ -7,7 +7,7 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 
 use serde_json::{Map, Value};
-use throughline_canonical::{Block, Fault, Loss, Role, Source};
+use throughline_canonical::{Block, Fault, Loss, LossReason, LossSubject, Role, Source};
 
 use super::super::names::{self, member, need, others};
 use super::super::{NAME, omit};
@@ -122,16 +122,16 @@ impl<'l> Parts<'l> {
         Ok(())
     }
 
-    fn omit_part(&mut self, part: &'static str) {
-        omit(self.losses, part, "no_word");
+    fn omit_part(&mut self, part: LossSubject) {
+        omit(self.losses, part, LossReason::NoWord);
     }
 
     /// Reports unknown members next to the data.
     fn report_unknown(&mut self, part: &Node<'_>) {
         for (name, lost) in [
-            ("partMetadata", "member"),
-            ("mediaResolution", "media.settings"),
-            ("videoMetadata", "media.settings"),
+            ("partMetadata", LossSubject::Member),
+            ("mediaResolution", LossSubject::MediaSettings),
+            ("videoMetadata", LossSubject::MediaSettings),
         ] {
             if member(part, name).is_some() {
                 self.omit_part(lost);
@@ -139,7 +139,7 @@ impl<'l> Parts<'l> {
         }
         let known: Vec<&str> = KINDS.into_iter().chain(BESIDE).collect();
         if !others(part, &known).is_empty() {
-            self.omit_part("member");
+            self.omit_part(LossSubject::Member);
         }
     }
 
@@ -182,7 +182,7 @@ impl<'l> Parts<'l> {
             None => "{}".to_owned(),
         };
         if !others(call, &["id", "name", "args"]).is_empty() {
-            self.omit_part("tool_call.settings");
+            self.omit_part(LossSubject::ToolCallSettings);
         }
         let id = self.calls.call(id(call)?, &name);
         Ok(Block::ToolCall { id, name, arguments, signature })
@@ -207,7 +207,7 @@ impl<'l> Parts<'l> {
         }
         let others = others(response, &["id", "name", "response", "parts"]);
         if others.values().any(|value| *value != Value::Bool(false)) {
-            self.omit_part("tool_result.settings");
+            self.omit_part(LossSubject::ToolResultSettings);
         }
         let id = self.calls.response(id(response)?, &name);
         Ok(Block::ToolResult { id, name: Some(name), content, is_error })

@@ -2,7 +2,9 @@
 //! format.
 
 use serde_json::{Map, Value};
-use throughline_canonical::{Amount, Effort, Fault, Loss, Output, Request, Show, Tool, ToolChoice};
+use throughline_canonical::{
+    Amount, Effort, Fault, Loss, LossReason, LossSubject, Output, Request, Show, Tool, ToolChoice,
+};
 
 use super::super::names::{is, member, need, others};
 use super::super::{NAME, adapt, omit};
@@ -67,7 +69,7 @@ fn read_function(function: &Node<'_>, losses: &mut Vec<Loss>) -> Result<Tool, Fa
     };
     const KNOWN: [&str; 4] = ["name", "description", "parameters", "parametersJsonSchema"];
     if !others(function, &KNOWN).is_empty() {
-        omit(losses, "tool.settings", "no_word");
+        omit(losses, LossSubject::ToolSettings, LossReason::NoWord);
     }
     let description = match member(function, "description") {
         Some(description) => Some(description.text()?.to_owned()),
@@ -259,7 +261,7 @@ fn read_thinking(
         if let Some(effort) = effort {
             // The provider rejects both together, but a common client sends both.
             if request.thinking.amount.is_some() {
-                adapt(losses, "thinking", "effort");
+                adapt(losses, LossSubject::Thinking, LossReason::Effort);
             }
             request.thinking.amount = Some(Amount::Effort { effort });
         }

@@ -21,8 +21,8 @@ fn check(messages: Vec<Message>, contents: impl Into<Value>, losses: &[(&str, &s
         .losses
         .iter()
         .map(|loss| match loss {
-            Loss::PartOmitted { part, reason } => (part.as_ref(), *reason),
-            Loss::SettingAdapted { setting, reason } => (*setting, *reason),
+            Loss::PartOmitted { part, reason } => (part.as_str(), reason.as_str()),
+            Loss::SettingAdapted { setting, reason } => (setting.as_str(), reason.as_str()),
             other => panic!("{other}"),
         })
         .collect();

@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 
-use throughline_canonical::{Block, Loss, Message, Role, Source};
+use throughline_canonical::{Block, Loss, LossReason, LossSubject, Message, Role, Source};
 
 use super::super::{NAME, Variant, adapt, arguments_into, omit, quote_into};
 
@@ -78,11 +78,11 @@ impl<'a> Writer<'a, '_> {
                         _ => self.waiting.push(part),
                     }
                 }
-                _ => omit(self.losses, "system_message", "no_place"),
+                _ => omit(self.losses, LossSubject::SystemMessage, LossReason::NoPlace),
             }
         }
-        let reason = if first { "system_instruction" } else { "user_part" };
-        adapt(self.losses, "system_message", reason);
+        let reason = if first { LossReason::SystemInstruction } else { LossReason::UserPart };
+        adapt(self.losses, LossSubject::SystemMessage, reason);
     }
 
     fn fold_waiting(&mut self) {
@@ -108,7 +108,7 @@ impl<'a> Writer<'a, '_> {
         }
         parts.append(&mut self.waiting);
         if parts.is_empty() {
-            omit(self.losses, "message", "empty");
+            omit(self.losses, LossSubject::Message, LossReason::Empty);
         } else {
             self.contents.push(Content { role, parts });
         }
@@ -126,18 +126,18 @@ impl<'a> Writer<'a, '_> {
                 Some(text_part(text, signature.as_deref(), true))
             }
             Block::Redacted { .. } => {
-                omit(self.losses, "redacted_thinking", "no_place");
+                omit(self.losses, LossSubject::RedactedThinking, LossReason::NoPlace);
                 None
             }
             Block::Refusal { text } => {
-                adapt(self.losses, "refusal", "as_text");
+                adapt(self.losses, LossSubject::Refusal, LossReason::AsText);
                 Some(text_part(text, None, false))
             }
             Block::ToolCall { id, name, arguments, signature } => {
                 self.names.insert(id, name);
                 let mut part = String::new();
                 if !call_into(id, name, arguments, signature.as_deref(), &mut part) {
-                    adapt(self.losses, "tool_call.arguments", "not_an_object");
+                    adapt(self.losses, LossSubject::ToolCallArguments, LossReason::NotAnObject);
                 }
                 Some(part)
             }
@@ -149,7 +149,7 @@ impl<'a> Writer<'a, '_> {
                 Some(value.to_string())
             }
             Block::Opaque { .. } => {
-                omit(self.losses, "block", "foreign_dialect");
+                omit(self.losses, LossSubject::Block, LossReason::ForeignDialect);
                 None
             }
         }
@@ -164,7 +164,7 @@ impl<'a> Writer<'a, '_> {
     ) -> String {
         let known = self.names.get(id).copied();
         if name.is_none() && known.is_none() {
-            adapt(self.losses, "tool_result.name", "no_call");
+            adapt(self.losses, LossSubject::ToolResultName, LossReason::NoCall);
         }
         let name = name.or(known).unwrap_or(id);
         let (mut said, mut texts, mut parts) = (String::new(), 0, Vec::new());
@@ -173,7 +173,7 @@ impl<'a> Writer<'a, '_> {
             let text = match block {
                 Block::Text { text, .. } | Block::Refusal { text } => text,
                 Block::Media { source: Source::Text { text }, .. } => {
-                    adapt(self.losses, "document", "as_text");
+                    adapt(self.losses, LossSubject::Document, LossReason::AsText);
                     text
                 }
                 Block::Media { source, name, .. } => {
@@ -181,15 +181,15 @@ impl<'a> Writer<'a, '_> {
                     continue;
                 }
                 _ => {
-                    omit(self.losses, "tool_result.part", "no_place");
+                    omit(self.losses, LossSubject::ToolResultPart, LossReason::NoPlace);
                     continue;
                 }
             };
             if texts > 0 {
                 said.push('\n');
-                adapt(self.losses, "tool_result", "texts_joined");
+                adapt(self.losses, LossSubject::ToolResult, LossReason::TextsJoined);
             } else if !parts.is_empty() {
-                adapt(self.losses, "tool_result", "texts_first");
+                adapt(self.losses, LossSubject::ToolResult, LossReason::TextsFirst);
             }
             said.push_str(text);
             texts += 1;
@@ -216,7 +216,7 @@ impl<'a> Writer<'a, '_> {
     /// Reports a signature that cannot be sent: only separate parts have one.
     fn unsigned(&mut self, block: &Block) {
         if let Block::Text { signature: Some(_), .. } = block {
-            omit(self.losses, "text.signature", "no_place");
+            omit(self.losses, LossSubject::TextSignature, LossReason::NoPlace);
         }
     }
 
@@ -230,11 +230,11 @@ impl<'a> Writer<'a, '_> {
             Source::Url { url, media_type } => (file_part(url), media_type.as_deref()),
             Source::File { dialect, id } if dialect == NAME => (file_part(id), None),
             Source::File { .. } => {
-                omit(self.losses, "media", "foreign_file");
+                omit(self.losses, LossSubject::Media, LossReason::ForeignFile);
                 return None;
             }
             Source::Text { text } => {
-                adapt(self.losses, "document", "as_text");
+                adapt(self.losses, LossSubject::Document, LossReason::AsText);
                 return Some(text_part(text, None, false));
             }
         };
@@ -248,7 +248,7 @@ impl<'a> Writer<'a, '_> {
                 json.push_str(",\"displayName\":");
                 quote_into(name, &mut json);
             }
-            Some(_) => omit(self.losses, "media.name", "no_place"),
+            Some(_) => omit(self.losses, LossSubject::MediaName, LossReason::NoPlace),
             None => {}
         }
         json.push_str("}}");

@@ -2,7 +2,8 @@
 
 use serde_json::{Map, Value, json};
 use throughline_canonical::{
-    Amount, Effort, Loss, Lossy, Output, Request, Show, ThinkingSetting, Tool, ToolChoice,
+    Amount, Effort, Loss, LossReason, LossSubject, Lossy, Output, Request, Show, ThinkingSetting,
+    Tool, ToolChoice,
 };
 
 use super::address::{self, Method};
@@ -67,7 +68,7 @@ fn write_members(request: &Request, variant: Variant, body: &mut String, losses:
     if generation.get("candidateCount").is_some_and(|count| *count != json!(1)) {
         // Our replies have one candidate.
         generation.remove("candidateCount");
-        adapt(losses, "n", "one_answer");
+        adapt(losses, LossSubject::N, LossReason::OneAnswer);
     }
     if !generation.is_empty() {
         member("generationConfig", &generation.into());
@@ -79,16 +80,16 @@ fn write_members(request: &Request, variant: Variant, body: &mut String, losses:
         }
     }
     if request.extra.keys().any(|dialect| dialect != NAME) {
-        omit(losses, "extra", "foreign_dialect");
+        omit(losses, LossSubject::Extra, LossReason::ForeignDialect);
     }
     if request.user.is_some() {
-        omit(losses, "user", "no_place");
+        omit(losses, LossSubject::User, LossReason::NoPlace);
     }
     if request.cache_key.is_some() {
-        omit(losses, "cache_key", "no_place");
+        omit(losses, LossSubject::CacheKey, LossReason::NoPlace);
     }
     if request.parallel_calls == Some(false) {
-        omit(losses, "parallel_tool_calls", "no_place");
+        omit(losses, LossSubject::ParallelToolCalls, LossReason::NoPlace);
     }
 }
 
@@ -133,7 +134,7 @@ fn tools(tools: &[Tool], losses: &mut Vec<Loss>) -> Vec<Value> {
                     function.insert("parametersJsonSchema".to_owned(), parameters.clone());
                 }
                 if *strict == Some(true) {
-                    omit(losses, "tool.strict", "no_place");
+                    omit(losses, LossSubject::ToolStrict, LossReason::NoPlace);
                 }
                 functions.push(Value::Object(function));
             }
@@ -141,7 +142,7 @@ fn tools(tools: &[Tool], losses: &mut Vec<Loss>) -> Vec<Value> {
                 close(&mut functions, &mut groups);
                 groups.push(value.clone());
             }
-            Tool::Opaque { .. } => omit(losses, "tool", "foreign_dialect"),
+            Tool::Opaque { .. } => omit(losses, LossSubject::Tool, LossReason::ForeignDialect),
         }
     }
     close(&mut functions, &mut groups);
@@ -171,7 +172,7 @@ fn tool_config(
         && !matches!(calling.get("mode").and_then(Value::as_str), Some("ANY" | "VALIDATED"))
         && calling.remove("allowedFunctionNames").is_some()
     {
-        omit(losses, "tool_choice.allowed", "no_place");
+        omit(losses, LossSubject::ToolChoiceAllowed, LossReason::NoPlace);
     }
     config
 }
@@ -190,7 +191,9 @@ fn generation(request: &Request, losses: &mut Vec<Loss>) -> Map<String, Value> {
     set("presencePenalty", sampling.presence_penalty.map(Value::from));
     set("frequencyPenalty", sampling.frequency_penalty.map(Value::from));
     match sampling.seed {
-        Some(seed) if i32::try_from(seed).is_err() => omit(losses, "seed", "range"),
+        Some(seed) if i32::try_from(seed).is_err() => {
+            omit(losses, LossSubject::Seed, LossReason::Range);
+        }
         seed => set("seed", seed.map(Value::from)),
     }
     set("maxOutputTokens", request.max_tokens.map(Value::from));
@@ -204,7 +207,7 @@ fn generation(request: &Request, losses: &mut Vec<Loss>) -> Map<String, Value> {
             set("responseMimeType", Some("application/json".into()));
             set("responseJsonSchema", Some(schema.clone()));
             if name.is_some() {
-                omit(losses, "output.name", "no_place");
+                omit(losses, LossSubject::OutputName, LossReason::NoPlace);
             }
         }
     }
@@ -220,7 +223,7 @@ fn thinking(setting: ThinkingSetting, losses: &mut Vec<Loss>) -> Map<String, Val
     let mut config = Map::new();
     let mut level = |effort: Effort, losses: &mut Vec<Loss>| {
         if effort > Effort::High {
-            adapt(losses, "thinking", "effort");
+            adapt(losses, LossSubject::Thinking, LossReason::Effort);
         }
         let word = effort.min(Effort::High).word().to_ascii_uppercase();
         config.insert("thinkingLevel".to_owned(), word.into());
@@ -229,11 +232,11 @@ fn thinking(setting: ThinkingSetting, losses: &mut Vec<Loss>) -> Map<String, Val
         None => {}
         Some(Amount::Effort { effort }) => level(effort, losses),
         Some(Amount::Adaptive { effort: Some(effort) }) => {
-            adapt(losses, "thinking", "effort");
+            adapt(losses, LossSubject::Thinking, LossReason::Effort);
             level(effort, losses);
         }
         // Models of this provider think by default.
-        Some(Amount::On) => adapt(losses, "thinking", "default"),
+        Some(Amount::On) => adapt(losses, LossSubject::Thinking, LossReason::Default),
         Some(Amount::Adaptive { effort: None }) => {
             config.insert("thinkingBudget".to_owned(), json!(-1));
         }
@@ -246,7 +249,7 @@ fn thinking(setting: ThinkingSetting, losses: &mut Vec<Loss>) -> Map<String, Val
     }
     if let Some(show) = setting.show {
         if show == Show::Full {
-            adapt(losses, "thinking.show", "summaries");
+            adapt(losses, LossSubject::ThinkingShow, LossReason::Summaries);
         }
         config.insert("includeThoughts".to_owned(), (show != Show::Hidden).into());
     }

@@ -1,7 +1,9 @@
 //! Reads the messages of a client's request.
 
 use serde_json::Value;
-use throughline_canonical::{Block, Fault, Loss, MediaKind, Message, Request, Role, Source};
+use throughline_canonical::{
+    Block, Fault, Loss, LossReason, LossSubject, MediaKind, Message, Request, Role, Source,
+};
 
 use super::string;
 use crate::dialects::shared::hidden_reasoning::NOTICE;
@@ -124,7 +126,7 @@ impl Reader<'_> {
             Value::Object(members) => members.is_empty(),
             _ => false,
         };
-        let loss = Loss::of_part("member", "no_word");
+        let loss = Loss::of_part(LossSubject::Member, LossReason::NoWord);
         if node.others(known).values().any(|value| !empty(value)) && !self.losses.contains(&loss) {
             self.losses.push(loss);
         }

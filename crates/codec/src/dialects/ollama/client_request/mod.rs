@@ -2,7 +2,8 @@
 
 use serde_json::{Map, Value};
 use throughline_canonical::{
-    Amount, Block, Effort, Fault, Loss, Message, Output, Request, Role, ThinkingSetting, Tool,
+    Amount, Block, Effort, Fault, Loss, LossReason, LossSubject, Message, Output, Request, Role,
+    ThinkingSetting, Tool,
 };
 
 use self::messages::images;
@@ -199,19 +200,19 @@ fn read_question(
         content.push(Block::text(prompt));
     }
     images(root, &mut content)?;
-    let mut omit = |part: &str, said: bool| {
+    let mut omit = |part: LossSubject, said: bool| {
         if said {
-            losses.push(Loss::of_part(part, "no_place"));
+            losses.push(Loss::of_part(part, LossReason::NoPlace));
         }
     };
     // The context of the original server consists of tokens of its own model.
     let context = root.get("context");
     if let Some(context) = &context {
         let kept = context.elements()?.next().is_some();
-        omit("context", kept);
+        omit(LossSubject::Context, kept);
     }
-    omit("template", string(root, "template")?.is_some_and(|text| !text.is_empty()));
-    omit("raw", flag(root, "raw")? == Some(true));
+    omit(LossSubject::Template, string(root, "template")?.is_some_and(|text| !text.is_empty()));
+    omit(LossSubject::Raw, flag(root, "raw")? == Some(true));
     let silent = content.is_empty();
     if !silent {
         request.messages.push(Message { role: Role::User, content });

@@ -3,7 +3,9 @@
 use std::collections::HashMap;
 
 use serde_json::{Map, Value, json};
-use throughline_canonical::{Block, Loss, MediaKind, Message, Reason, Request, Role, Source};
+use throughline_canonical::{
+    Block, Loss, LossReason, LossSubject, MediaKind, Message, Reason, Request, Role, Source,
+};
 
 use crate::dialects::shared::losses::Losses;
 
@@ -84,7 +86,7 @@ impl<'a> Writer<'a> {
     /// Joins texts with blank lines.
     fn join(&mut self, parts: &MessageParts) {
         if parts.texts.len() > 1 {
-            self.losses.adapt("text", "texts_joined");
+            self.losses.adapt(LossSubject::Text, LossReason::TextsJoined);
         }
     }
 
@@ -99,13 +101,13 @@ impl<'a> Writer<'a> {
             };
             results += 1;
             if *is_error {
-                self.losses.omit("tool_result.is_error", "no_place");
+                self.losses.omit(LossSubject::ToolResultIsError, LossReason::NoPlace);
             }
             // A result is text; its images follow as a user message.
             let (media, text_blocks): (Vec<_>, Vec<_>) =
                 content.iter().partition(|block| matches!(block, Block::Media { .. }));
             if !media.is_empty() {
-                self.losses.adapt("tool_result.media", "moved");
+                self.losses.adapt(LossSubject::ToolResultMedia, LossReason::Moved);
                 self.take(media.into_iter(), &mut parts);
             }
             let mut result = MessageParts::default();
@@ -133,24 +135,28 @@ impl<'a> Writer<'a> {
             match block {
                 Block::Text { text, signature, .. } => {
                     if signature.is_some() {
-                        self.losses.omit("text.signature", "no_place");
+                        self.losses.omit(LossSubject::TextSignature, LossReason::NoPlace);
                     }
                     if !parts.images.is_empty() {
-                        self.losses.adapt("media", "moved");
+                        self.losses.adapt(LossSubject::Media, LossReason::Moved);
                     }
                     parts.texts.push(text.clone());
                 }
                 Block::Refusal { text } => {
-                    self.losses.adapt("refusal", "as_text");
+                    self.losses.adapt(LossSubject::Refusal, LossReason::AsText);
                     parts.texts.push(text.clone());
                 }
                 Block::Media { kind, source, name } => {
                     self.media(*kind, source, name.is_some(), parts);
                 }
-                Block::Opaque { .. } => self.losses.omit("block", "foreign_dialect"),
+                Block::Opaque { .. } => {
+                    self.losses.omit(LossSubject::Block, LossReason::ForeignDialect);
+                }
                 Block::Thinking { .. } | Block::Redacted { .. } => self.thinking_omitted += 1,
-                Block::ToolCall { .. } => self.losses.omit("tool_call", "role"),
-                Block::ToolResult { .. } => self.losses.omit("tool_result", "role"),
+                Block::ToolCall { .. } => self.losses.omit(LossSubject::ToolCall, LossReason::Role),
+                Block::ToolResult { .. } => {
+                    self.losses.omit(LossSubject::ToolResult, LossReason::Role);
+                }
             }
         }
     }
@@ -161,14 +167,14 @@ impl<'a> Writer<'a> {
             (MediaKind::Image, Source::Base64 { data, .. }) => {
                 parts.images.push(data.as_str().into());
                 if named {
-                    self.losses.omit("media.name", "no_place");
+                    self.losses.omit(LossSubject::MediaName, LossReason::NoPlace);
                 }
             }
             (MediaKind::Document, Source::Text { text }) => {
-                self.losses.adapt("document", "as_text");
+                self.losses.adapt(LossSubject::Document, LossReason::AsText);
                 parts.texts.push(text.clone());
             }
-            _ => self.losses.omit("media", "no_place"),
+            _ => self.losses.omit(LossSubject::Media, LossReason::NoPlace),
         }
     }
 
@@ -180,14 +186,14 @@ impl<'a> Writer<'a> {
                     return;
                 }
                 if signature.is_some() {
-                    self.losses.omit("thinking.signature", "no_place");
+                    self.losses.omit(LossSubject::ThinkingSignature, LossReason::NoPlace);
                 }
                 parts.thinking.push_str(text);
             }
             Block::Redacted { .. } => self.thinking_omitted += 1,
             Block::ToolCall { id, name, arguments, signature } => {
                 if signature.is_some() {
-                    self.losses.omit("tool_call.signature", "no_place");
+                    self.losses.omit(LossSubject::ToolCallSignature, LossReason::NoPlace);
                 }
                 self.names.insert(id, name);
                 let number = parts.calls.len();
@@ -207,7 +213,7 @@ impl<'a> Writer<'a> {
             Ok(Value::Object(members)) => members.into(),
             _ if arguments.trim().is_empty() => json!({}),
             _ => {
-                self.losses.adapt("tool_call.arguments", "not_json");
+                self.losses.adapt(LossSubject::ToolCallArguments, LossReason::NotJson);
                 json!({"arguments": arguments})
             }
         }

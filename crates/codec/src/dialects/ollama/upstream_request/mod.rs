@@ -3,7 +3,8 @@
 
 use serde_json::{Map, Value, json};
 use throughline_canonical::{
-    Amount, Effort, Lossy, Output, Request, Show, ThinkingSetting, Tool, ToolChoice,
+    Amount, Effort, LossReason, LossSubject, Lossy, Output, Request, Show, ThinkingSetting, Tool,
+    ToolChoice,
 };
 
 use super::{LEVELS, NAME, PATH_CHAT};
@@ -35,7 +36,7 @@ pub(super) fn write(request: &Request, target: &Target<'_>) -> Lossy<Outgoing> {
         }
         Output::Schema { name, schema, .. } => {
             if name.is_some() {
-                losses.omit("output.name", "no_place");
+                losses.omit(LossSubject::OutputName, LossReason::NoPlace);
             }
             put("format", schema.clone());
         }
@@ -44,11 +45,12 @@ pub(super) fn write(request: &Request, target: &Target<'_>) -> Lossy<Outgoing> {
     if !options.is_empty() {
         put("options", options.into());
     }
-    for (part, said) in
-        [("user", request.user.is_some()), ("cache_key", request.cache_key.is_some())]
-    {
+    for (part, said) in [
+        (LossSubject::User, request.user.is_some()),
+        (LossSubject::CacheKey, request.cache_key.is_some()),
+    ] {
         if said {
-            losses.omit(part, "no_place");
+            losses.omit(part, LossReason::NoPlace);
         }
     }
     extra(request, &mut body, &mut losses);
@@ -68,23 +70,23 @@ fn tools(request: &Request, losses: &mut Losses) -> Vec<Value> {
         // Without permission to call, no tools are sent.
         Some(ToolChoice::None) => {
             if !request.tools.is_empty() {
-                losses.adapt("tool_choice", "no_tools_offered");
+                losses.adapt(LossSubject::ToolChoice, LossReason::NoToolsOffered);
             }
             return Vec::new();
         }
         Some(ToolChoice::Required | ToolChoice::Named { .. }) => {
-            losses.omit("tool_choice", "no_place");
+            losses.omit(LossSubject::ToolChoice, LossReason::NoPlace);
         }
     }
     if request.parallel_calls == Some(false) {
-        losses.omit("parallel_tool_calls", "no_place");
+        losses.omit(LossSubject::ParallelToolCalls, LossReason::NoPlace);
     }
     let mut tools = Vec::new();
     for tool in &request.tools {
         match tool {
             Tool::Function { name, description, parameters, strict } => {
                 if *strict == Some(true) {
-                    losses.omit("tool.strict", "no_place");
+                    losses.omit(LossSubject::ToolStrict, LossReason::NoPlace);
                 }
                 let mut function = Map::new();
                 function.insert("name".to_owned(), name.as_str().into());
@@ -100,7 +102,7 @@ fn tools(request: &Request, losses: &mut Losses) -> Vec<Value> {
                 tools.push(json!({"type": "function", "function": function}));
             }
             Tool::Opaque { dialect, value } if dialect == NAME => tools.push(value.clone()),
-            Tool::Opaque { .. } => losses.omit("tool", "foreign_dialect"),
+            Tool::Opaque { .. } => losses.omit(LossSubject::Tool, LossReason::ForeignDialect),
         }
     }
     tools
@@ -110,21 +112,21 @@ fn tools(request: &Request, losses: &mut Losses) -> Vec<Value> {
 fn think(setting: &ThinkingSetting, losses: &mut Losses) -> Option<Value> {
     // The model shows all its thinking.
     if let Some(Show::Hidden | Show::Summary) = setting.show {
-        losses.adapt("thinking.show", "no_place");
+        losses.adapt(LossSubject::ThinkingShow, LossReason::NoPlace);
     }
     let effort = match setting.amount? {
         Amount::Off => return Some(false.into()),
         Amount::On | Amount::Adaptive { effort: None } => return Some(true.into()),
         Amount::Effort { effort } | Amount::Adaptive { effort: Some(effort) } => effort,
         Amount::Budget { tokens } => {
-            losses.adapt("thinking", "budget_as_effort");
+            losses.adapt(LossSubject::Thinking, LossReason::BudgetAsEffort);
             let level = Effort::of_budget(tokens).nearest(&LEVELS)?;
             return Some(level.word().into());
         }
     };
     let level = effort.nearest(&LEVELS)?;
     if level != effort {
-        losses.adapt("thinking", "effort");
+        losses.adapt(LossSubject::Thinking, LossReason::Effort);
     }
     Some(level.word().into())
 }
@@ -154,7 +156,7 @@ fn extra(request: &Request, body: &mut Map<String, Value>, losses: &mut Losses) 
     for (dialect, members) in &request.extra {
         if dialect != NAME {
             if !members.is_empty() {
-                losses.omit("extra", "foreign_dialect");
+                losses.omit(LossSubject::Extra, LossReason::ForeignDialect);
             }
             continue;
         }

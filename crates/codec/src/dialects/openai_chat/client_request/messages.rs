@@ -1,7 +1,9 @@
 //! Reads the messages of a client's request.
 
 use serde_json::{Value, json};
-use throughline_canonical::{Block, Fault, Loss, MediaKind, Message, Request, Role, Source};
+use throughline_canonical::{
+    Block, Fault, Loss, LossReason, LossSubject, MediaKind, Message, Request, Role, Source,
+};
 
 use super::super::NAME;
 use crate::dialects::shared::fields::string;
@@ -97,13 +99,13 @@ impl Reader<'_> {
                 continue;
             }
             let part = match name.as_str() {
-                "name" => "message.name",
-                "cache_control" => "cache_control",
-                "detail" => "media.settings",
-                "annotations" => "citations",
-                _ => "member",
+                "name" => LossSubject::MessageName,
+                "cache_control" => LossSubject::CacheControl,
+                "detail" => LossSubject::MediaSettings,
+                "annotations" => LossSubject::Citations,
+                _ => LossSubject::Member,
             };
-            let loss = Loss::PartOmitted { part: part.into(), reason: "no_word" };
+            let loss = Loss::PartOmitted { part, reason: LossReason::NoWord };
             if !self.losses.contains(&loss) {
                 self.losses.push(loss);
             }

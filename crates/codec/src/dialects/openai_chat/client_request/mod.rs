@@ -1,7 +1,9 @@
 //! Reads a client's request: everything but the messages.
 
 use serde_json::{Map, Value};
-use throughline_canonical::{Fault, Loss, Output, Request, Tool, ToolChoice};
+use throughline_canonical::{
+    Fault, Loss, LossReason, LossSubject, Output, Request, Tool, ToolChoice,
+};
 
 use super::{ChatSession, NAME};
 use crate::dialects::shared::fields::{count, flag, string};
@@ -73,7 +75,8 @@ pub(super) fn read(asked: &RequestParts<'_>) -> Result<Accepted, Fault> {
         if count.count()? == 0 {
             return Err(count.refuse("must be at least 1"));
         }
-        losses.push(Loss::SettingAdapted { setting: "n", reason: "one_answer" });
+        losses
+            .push(Loss::SettingAdapted { setting: LossSubject::N, reason: LossReason::OneAnswer });
     }
     let mut session = ChatSession::default();
     if let Some(options) = root.get("stream_options") {
@@ -116,8 +119,8 @@ fn read_output(root: &Node<'_>, losses: &mut Vec<Loss>) -> Result<Output, Fault>
             inner.object()?;
             if inner.get("description").is_some() {
                 losses.push(Loss::PartOmitted {
-                    part: "output.description".into(),
-                    reason: "no_word",
+                    part: LossSubject::OutputDescription,
+                    reason: LossReason::NoWord,
                 });
             }
             let schema = inner.get("schema");

@@ -7,8 +7,8 @@ use proptest::option;
 use proptest::prelude::*;
 use serde_json::json;
 use throughline_canonical::{
-    Amount, Block, BlockStart, Delta, Effort, EndReason, MediaKind, Message, Output, Role,
-    Sampling, Source, ThinkingSetting, Tool, ToolChoice, Usage,
+    Amount, Block, BlockStart, Delta, Effort, EndReason, LossSubject, MediaKind, Message, Output,
+    Role, Sampling, Source, ThinkingSetting, Tool, ToolChoice, Usage,
 };
 
 use super::*;
@@ -216,8 +216,10 @@ fn expected(mut request: Request, variant: &str, losses: &[Loss]) -> Request {
                     message.content.retain(unseen);
                 }
             }
-            Loss::SettingAdapted { setting: "thinking", .. } => request.thinking.amount = None,
-            Loss::SettingAdapted { setting: "tool_call.id", .. } => {
+            Loss::SettingAdapted { setting: LossSubject::Thinking, .. } => {
+                request.thinking.amount = None;
+            }
+            Loss::SettingAdapted { setting: LossSubject::ToolCallId, .. } => {
                 for message in &mut request.messages {
                     for block in &mut message.content {
                         if let Block::ToolCall { id, .. } | Block::ToolResult { id, .. } = block {
@@ -226,7 +228,7 @@ fn expected(mut request: Request, variant: &str, losses: &[Loss]) -> Request {
                     }
                 }
             }
-            Loss::PartOmitted { part, .. } => match part.as_ref() {
+            Loss::PartOmitted { part, .. } => match part.as_str() {
                 "top_k" => request.sampling.top_k = None,
                 "verbosity" => request.extra.clear(),
                 "user" => request.user = None,

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use serde_json::{Map, Value, json};
 use throughline_canonical::{
-    Amount, Block, Loss, MediaKind, Message, Reason, Request, Role, Source,
+    Amount, Block, Loss, LossReason, LossSubject, MediaKind, Message, Reason, Request, Role, Source,
 };
 
 use super::super::detail_meta::DetailMeta;
@@ -60,14 +60,14 @@ struct Writer<'a> {
 }
 
 impl<'a> Writer<'a> {
-    fn omitted(&mut self, part: &'static str, reason: &'static str) {
-        let loss = Loss::PartOmitted { part: part.into(), reason };
+    fn omitted(&mut self, part: LossSubject, reason: LossReason) {
+        let loss = Loss::PartOmitted { part, reason };
         if !self.losses.contains(&loss) {
             self.losses.push(loss);
         }
     }
 
-    fn adapted(&mut self, setting: &'static str, reason: &'static str) {
+    fn adapted(&mut self, setting: LossSubject, reason: LossReason) {
         let loss = Loss::SettingAdapted { setting, reason };
         if !self.losses.contains(&loss) {
             self.losses.push(loss);
@@ -99,13 +99,13 @@ impl<'a> Writer<'a> {
             if let Block::ToolResult { id, name, content, is_error } = block {
                 results += 1;
                 if *is_error {
-                    self.omitted("tool_result.is_error", "no_place");
+                    self.omitted(LossSubject::ToolResultIsError, LossReason::NoPlace);
                 }
                 let known = self.names.get(id.as_str()).copied();
                 if let Some(name) = name
                     && known != Some(name.as_str())
                 {
-                    self.omitted("tool_result.name", "no_place");
+                    self.omitted(LossSubject::ToolResultName, LossReason::NoPlace);
                 }
                 // A result is text; its images follow as a user message.
                 let (media, assistant_parts): (Vec<_>, Vec<_>) =
@@ -113,7 +113,7 @@ impl<'a> Writer<'a> {
                 let parts = self.parts(assistant_parts.into_iter());
                 let content = self.content(parts);
                 if !media.is_empty() {
-                    self.adapted("tool_result.media", "moved");
+                    self.adapted(LossSubject::ToolResultMedia, LossReason::Moved);
                     moved.extend(self.parts(media.into_iter()));
                 }
                 let id = self.call_id(id);
@@ -166,16 +166,18 @@ impl<'a> Writer<'a> {
                 }
                 Block::Refusal { text } => {
                     parts.push(json!({"type": "text", "text": text}));
-                    self.adapted("refusal", "as_text");
+                    self.adapted(LossSubject::Refusal, LossReason::AsText);
                 }
                 Block::Media { kind, source, name } => {
                     parts.extend(self.media(*kind, source, name.as_deref()));
                 }
                 Block::Opaque { dialect, value } if dialect == NAME => parts.push(value.clone()),
-                Block::Opaque { .. } => self.omitted("block", "foreign_dialect"),
+                Block::Opaque { .. } => {
+                    self.omitted(LossSubject::Block, LossReason::ForeignDialect);
+                }
                 Block::Thinking { .. } | Block::Redacted { .. } => self.thinking_omitted += 1,
-                Block::ToolCall { .. } => self.omitted("tool_call", "role"),
-                Block::ToolResult { .. } => self.omitted("tool_result", "role"),
+                Block::ToolCall { .. } => self.omitted(LossSubject::ToolCall, LossReason::Role),
+                Block::ToolResult { .. } => self.omitted(LossSubject::ToolResult, LossReason::Role),
             }
         }
         parts
@@ -183,14 +185,14 @@ impl<'a> Writer<'a> {
 
     fn text_signature(&mut self, signature: Option<&str>) {
         if signature.is_some() {
-            self.omitted("text.signature", "no_place");
+            self.omitted(LossSubject::TextSignature, LossReason::NoPlace);
         }
     }
 
     fn media(&mut self, kind: MediaKind, source: &Source, name: Option<&str>) -> Option<Value> {
         if name.is_some() && (kind != MediaKind::Document || matches!(source, Source::Text { .. }))
         {
-            self.omitted("media.name", "no_place");
+            self.omitted(LossSubject::MediaName, LossReason::NoPlace);
         }
         let link = match source {
             Source::Base64 { media_type, data } => Some(format!("data:{media_type};base64,{data}")),
@@ -214,7 +216,7 @@ impl<'a> Writer<'a> {
                 Some(json!({"type": "input_audio", "input_audio": audio}))
             }
             (MediaKind::Document, Source::Text { text }, _) => {
-                self.adapted("document", "as_text");
+                self.adapted(LossSubject::Document, LossReason::AsText);
                 Some(json!({"type": "text", "text": text}))
             }
             (MediaKind::Document, Source::Base64 { .. }, Some(data)) => {
@@ -224,7 +226,7 @@ impl<'a> Writer<'a> {
                 Some(write_file("file_id", id, name))
             }
             _ => {
-                self.omitted("media", "no_place");
+                self.omitted(LossSubject::Media, LossReason::NoPlace);
                 None
             }
         }
@@ -243,7 +245,7 @@ impl<'a> Writer<'a> {
                     assistant_parts.parts.push(json!({"type": "text", "text": text}));
                 }
                 Block::Refusal { text } if !self.variant.official => {
-                    self.adapted("refusal", "as_text");
+                    self.adapted(LossSubject::Refusal, LossReason::AsText);
                     assistant_parts.parts.push(json!({"type": "text", "text": text}));
                 }
                 Block::Refusal { text } => match &mut assistant_parts.refusal {
@@ -261,9 +263,11 @@ impl<'a> Writer<'a> {
                 Block::Opaque { dialect, value } if dialect == NAME => {
                     self.own(value, &mut assistant_parts);
                 }
-                Block::Opaque { .. } => self.omitted("block", "foreign_dialect"),
-                Block::Media { .. } => self.omitted("media", "role"),
-                Block::ToolResult { .. } => self.omitted("tool_result", "role"),
+                Block::Opaque { .. } => {
+                    self.omitted(LossSubject::Block, LossReason::ForeignDialect);
+                }
+                Block::Media { .. } => self.omitted(LossSubject::Media, LossReason::Role),
+                Block::ToolResult { .. } => self.omitted(LossSubject::ToolResult, LossReason::Role),
             }
         }
         self.assemble(assistant_parts)
@@ -353,7 +357,7 @@ impl<'a> Writer<'a> {
 
     fn thinking_signature(&mut self, signature: Option<&str>) {
         if signature.is_some() {
-            self.omitted("thinking.signature", "no_place");
+            self.omitted(LossSubject::ThinkingSignature, LossReason::NoPlace);
         }
     }
 
@@ -380,7 +384,7 @@ impl<'a> Writer<'a> {
             _ if self.variant.parses_arguments
                 && serde_json::from_str::<Map<String, Value>>(arguments).is_err() =>
             {
-                self.adapted("tool_call.arguments", "not_json");
+                self.adapted(LossSubject::ToolCallArguments, LossReason::NotJson);
                 json!({"arguments": arguments}).to_string()
             }
             _ => arguments.to_owned(),
@@ -391,7 +395,9 @@ impl<'a> Writer<'a> {
         if let Some(signature) = signature {
             let mark = json!({"thought_signature": signature});
             match self.variant.call_signature {
-                CallSignature::Nowhere => self.omitted("tool_call.signature", "no_place"),
+                CallSignature::Nowhere => {
+                    self.omitted(LossSubject::ToolCallSignature, LossReason::NoPlace);
+                }
                 CallSignature::ExtraContent => call["extra_content"] = json!({"google": mark}),
                 CallSignature::ProviderFields => call["provider_specific_fields"] = mark,
             }

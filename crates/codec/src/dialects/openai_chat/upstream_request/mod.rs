@@ -2,7 +2,8 @@
 
 use serde_json::{Map, Value, json};
 use throughline_canonical::{
-    Amount, Effort, Loss, Lossy, Output, Request, Show, ThinkingSetting, Tool, ToolChoice,
+    Amount, Effort, Loss, LossReason, LossSubject, Lossy, Output, Request, Show, ThinkingSetting,
+    Tool, ToolChoice,
 };
 
 use super::NAME;
@@ -46,11 +47,11 @@ impl Writer {
         } else {
             // Parts with canonical names.
             let part = match name {
-                "prompt_cache_key" => "cache_key",
-                "response_format" => "output",
-                name => name,
+                "prompt_cache_key" => LossSubject::CacheKey,
+                "response_format" => LossSubject::Output,
+                name => LossSubject::named(name),
             };
-            self.omitted(part, "no_place");
+            self.omitted(part, LossReason::NoPlace);
         }
     }
 
@@ -60,11 +61,11 @@ impl Writer {
         }
     }
 
-    fn omitted(&mut self, part: &'static str, reason: &'static str) {
-        self.losses.push(Loss::PartOmitted { part: part.into(), reason });
+    fn omitted(&mut self, part: LossSubject, reason: LossReason) {
+        self.losses.push(Loss::PartOmitted { part, reason });
     }
 
-    fn adapted(&mut self, setting: &'static str, reason: &'static str) {
+    fn adapted(&mut self, setting: LossSubject, reason: LossReason) {
         self.losses.push(Loss::SettingAdapted { setting, reason });
     }
 
@@ -79,7 +80,7 @@ impl Writer {
         self.put_some("frequency_penalty", sampling.frequency_penalty);
         if !request.stop.is_empty() {
             if request.stop.len() > self.variant.stops {
-                self.adapted("stop", "too_many");
+                self.adapted(LossSubject::Stop, LossReason::TooMany);
             }
             let stop: Vec<&str> =
                 request.stop.iter().take(self.variant.stops).map(String::as_str).collect();
@@ -102,7 +103,7 @@ impl Writer {
             Output::Text => return,
             Output::Json => json!({"type": "json_object"}),
             Output::Schema { .. } if !self.variant.schemas => {
-                self.adapted("output", "no_place");
+                self.adapted(LossSubject::Output, LossReason::NoPlace);
                 json!({"type": "json_object"})
             }
             Output::Schema { name, schema, strict } => {
@@ -126,25 +127,27 @@ impl Writer {
             match tool {
                 Tool::Function { .. } => tools.push(write_tool(tool, self.variant)),
                 Tool::Opaque { dialect, value } if dialect == NAME => tools.push(value.clone()),
-                Tool::Opaque { .. } => self.omitted("tool", "foreign_dialect"),
+                Tool::Opaque { .. } => self.omitted(LossSubject::Tool, LossReason::ForeignDialect),
             }
         }
         if tools.is_empty() {
             // Servers reject a choice without tools.
             if request.tool_choice.is_some() {
-                self.omitted("tool_choice", "no_tools");
+                self.omitted(LossSubject::ToolChoice, LossReason::NoTools);
             }
             if request.parallel_calls.is_some() {
-                self.omitted("parallel_tool_calls", "no_tools");
+                self.omitted(LossSubject::ParallelToolCalls, LossReason::NoTools);
             }
             return;
         }
         match &request.tool_choice {
             _ if self.variant.chooses_tools => {}
             // Without permission to call, no tools are sent.
-            Some(ToolChoice::None) => return self.adapted("tool_choice", "no_tools_offered"),
+            Some(ToolChoice::None) => {
+                return self.adapted(LossSubject::ToolChoice, LossReason::NoToolsOffered);
+            }
             Some(ToolChoice::Required | ToolChoice::Named { .. }) => {
-                self.omitted("tool_choice", "no_place");
+                self.omitted(LossSubject::ToolChoice, LossReason::NoPlace);
             }
             None | Some(ToolChoice::Auto) => {}
         }
@@ -167,7 +170,7 @@ impl Writer {
         for (dialect, members) in &request.extra {
             if dialect != NAME {
                 if !members.is_empty() {
-                    self.omitted("extra", "foreign_dialect");
+                    self.omitted(LossSubject::Extra, LossReason::ForeignDialect);
                 }
                 continue;
             }
@@ -186,14 +189,15 @@ impl Writer {
                     // A more exact form of the choice above.
                     "tool_choice" if !self.body.contains_key("tools") => {}
                     "tool_choice" if !self.variant.official => {
-                        self.adapted("tool_choice", "no_place");
+                        self.adapted(LossSubject::ToolChoice, LossReason::NoPlace);
                     }
                     _ if self.variant.takes(name) => {
                         self.body.insert(name.clone(), value.clone());
                     }
                     _ => {
-                        let part = variants::known_member(name).unwrap_or("member");
-                        self.omitted(part, "no_place");
+                        let part = variants::known_member(name)
+                            .map_or(LossSubject::Member, LossSubject::named);
+                        self.omitted(part, LossReason::NoPlace);
                     }
                 }
             }
@@ -236,7 +240,7 @@ impl Writer {
             // Other servers show all thinking. OpenAI shows none in this dialect.
             (Some(Show::Hidden), _) if self.variant.name == "openai" => {}
             (Some(Show::Full), _) if self.variant.name != "openai" => {}
-            (Some(_), _) => self.adapted("thinking.show", "no_place"),
+            (Some(_), _) => self.adapted(LossSubject::ThinkingShow, LossReason::NoPlace),
         }
     }
 
@@ -271,7 +275,7 @@ impl Writer {
                 match amount {
                     Amount::Budget { tokens } => self.put("thinking_budget", tokens),
                     Amount::Effort { .. } | Amount::Adaptive { effort: Some(_) } => {
-                        self.adapted("thinking", "on_or_off");
+                        self.adapted(LossSubject::Thinking, LossReason::OnOrOff);
                     }
                     _ => {}
                 }
@@ -280,7 +284,9 @@ impl Writer {
                 let on = amount != Amount::Off;
                 self.put("chat_template_kwargs", json!({"enable_thinking": on}));
                 match amount {
-                    Amount::Budget { .. } => self.adapted("thinking", "on_or_off"),
+                    Amount::Budget { .. } => {
+                        self.adapted(LossSubject::Thinking, LossReason::OnOrOff);
+                    }
                     _ => self.put_effort(amount),
                 }
             }
@@ -296,7 +302,7 @@ impl Writer {
                 self.put("reasoning", reasoning);
             }
             (Setting::Always, Amount::On | Amount::Adaptive { effort: None }) => {}
-            (Setting::Always, _) => self.adapted("thinking", "cannot_be_set"),
+            (Setting::Always, _) => self.adapted(LossSubject::Thinking, LossReason::CannotBeSet),
         }
     }
 
@@ -351,14 +357,14 @@ impl Writer {
             Amount::Effort { effort } => effort,
             Amount::Adaptive { effort } => effort?,
             Amount::Budget { tokens } => {
-                self.adapted("thinking", "budget_as_effort");
+                self.adapted(LossSubject::Thinking, LossReason::BudgetAsEffort);
                 return Effort::of_budget(tokens).nearest(self.variant.efforts);
             }
             Amount::Off | Amount::On => return None,
         };
         let given = asked.nearest(self.variant.efforts)?;
         if given != asked {
-            self.adapted("thinking", "effort");
+            self.adapted(LossSubject::Thinking, LossReason::Effort);
         }
         Some(given)
     }

@@ -4,7 +4,9 @@
 //! are one message too.
 
 use serde_json::Value;
-use throughline_canonical::{Block, Fault, Lossy, MediaKind, Message, Role, Source};
+use throughline_canonical::{
+    Block, Fault, LossReason, LossSubject, Lossy, MediaKind, Message, Role, Source,
+};
 
 use super::super::{NAME, PHASE};
 use crate::dialects::shared::losses::Losses;
@@ -79,7 +81,7 @@ impl<'l> Conversation<'l> {
     /// Adds a message.
     fn message(&mut self, role: Role, content: Vec<Block>) {
         if content.is_empty() {
-            self.losses.omit("message", "empty");
+            self.losses.omit(LossSubject::Message, LossReason::Empty);
         } else {
             self.messages.push(Message { role, content });
         }
@@ -136,7 +138,7 @@ impl<'l> Conversation<'l> {
         match role {
             Role::Assistant => {
                 if blocks.is_empty() {
-                    self.losses.omit("message", "empty");
+                    self.losses.omit(LossSubject::Message, LossReason::Empty);
                 }
                 for mut block in blocks {
                     if let Block::Text { signature, .. } = &mut block {
@@ -165,7 +167,7 @@ impl<'l> Conversation<'l> {
             ("input_text", Role::User | Role::System) | ("output_text", Role::Assistant) => {
                 let list = |key| part.value().get(key).and_then(|list| list.as_array());
                 if list("annotations").is_some_and(|list| !list.is_empty()) {
-                    self.losses.omit("citations", "no_word");
+                    self.losses.omit(LossSubject::Citations, LossReason::NoWord);
                 }
                 Block::text(part.need("text")?.text()?)
             }
@@ -195,7 +197,7 @@ impl<'l> Conversation<'l> {
         if let Some(detail) = part.get("detail")
             && detail.text()? != "auto"
         {
-            self.losses.omit("media.settings", "no_word");
+            self.losses.omit(LossSubject::MediaSettings, LossReason::NoWord);
         }
         let source = match part.get("file_id") {
             Some(id) => file(id.text()?),
@@ -211,7 +213,7 @@ impl<'l> Conversation<'l> {
             if text.is_empty() {
                 text = raw;
             } else if !raw.is_empty() {
-                self.losses.omit("thinking.content", "summaries");
+                self.losses.omit(LossSubject::ThinkingContent, LossReason::Summaries);
             }
         }
         let signature = match item.get("encrypted_content") {
@@ -219,7 +221,7 @@ impl<'l> Conversation<'l> {
             None => None,
         };
         if text.is_empty() && signature.is_none() {
-            self.losses.omit("thinking", "empty");
+            self.losses.omit(LossSubject::Thinking, LossReason::Empty);
         } else {
             self.push_block(Block::Thinking { text, signature });
         }
@@ -229,7 +231,7 @@ impl<'l> Conversation<'l> {
     fn read_call(&mut self, item: &Node<'_>) -> Result<(), Fault> {
         let known = ["type", "id", "call_id", "name", "arguments", "status"];
         if item.others(&known).values().any(|value| !value.is_null()) {
-            self.losses.omit("tool_call.settings", "no_word");
+            self.losses.omit(LossSubject::ToolCallSettings, LossReason::NoWord);
         }
         self.push_block(Block::ToolCall {
             id: item.need("call_id")?.text()?.to_owned(),

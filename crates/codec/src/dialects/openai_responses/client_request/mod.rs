@@ -5,8 +5,8 @@
 
 use serde_json::{Map, Value};
 use throughline_canonical::{
-    Amount, Effort, Fault, Lossy, Output, Request, Sampling, Show, ThinkingSetting, Tool,
-    ToolChoice,
+    Amount, Effort, Fault, LossReason, LossSubject, Lossy, Output, Request, Sampling, Show,
+    ThinkingSetting, Tool, ToolChoice,
 };
 
 use self::items::Conversation;
@@ -245,7 +245,7 @@ fn read_tool(tool: &Node<'_>, losses: &mut Losses) -> Result<Tool, Fault> {
     };
     let known = ["type", "name", "description", "parameters", "strict"];
     if tool.others(&known).values().any(|value| !value.is_null()) {
-        losses.omit("tool.settings", "no_word");
+        losses.omit(LossSubject::ToolSettings, LossReason::NoWord);
     }
     Ok(Tool::Function {
         name: tool.need("name")?.text()?.to_owned(),

@@ -7,8 +7,9 @@ use proptest::option;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use throughline_canonical::{
-    Amount, Block, BlockStart, Delta, Effort, EndReason, Event, Fold, Loss, MediaKind, Message,
-    Output, Reply, Request, Role, Sampling, Show, Source, ThinkingSetting, Tool, ToolChoice, Usage,
+    Amount, Block, BlockStart, Delta, Effort, EndReason, Event, Fold, Loss, LossSubject, MediaKind,
+    Message, Output, Reply, Request, Role, Sampling, Show, Source, ThinkingSetting, Tool,
+    ToolChoice, Usage,
 };
 
 use super::super::NAME;
@@ -183,8 +184,8 @@ fn any_request() -> impl Strategy<Value = Request> {
 fn without(mut request: Request, losses: &[Loss]) -> Request {
     for loss in losses {
         let part = match loss {
-            Loss::PartOmitted { part, .. } => part.as_ref(),
-            Loss::SettingAdapted { setting, .. } => *setting,
+            Loss::PartOmitted { part, .. } => part.as_str(),
+            Loss::SettingAdapted { setting, .. } => setting.as_str(),
             _ => "",
         };
         match part {
@@ -428,7 +429,9 @@ proptest! {
         let (body, losses) = write(&asked);
         let again = read(&body);
         prop_assert_eq!(again.losses, vec![]);
-        let adapted = losses.iter().any(|loss| matches!(loss, Loss::SettingAdapted { setting: "thinking", .. }));
+        let adapted = losses.iter().any(|loss| {
+            matches!(loss, Loss::SettingAdapted { setting: LossSubject::Thinking, .. })
+        });
         prop_assert_eq!(normal(again.request, adapted), normal(without(asked, &losses), adapted));
     }
 

@@ -1,7 +1,7 @@
 //! Writes the conversation of a request for a provider: messages become items.
 
 use serde_json::{Value, json};
-use throughline_canonical::{Block, MediaKind, Request, Role, Source};
+use throughline_canonical::{Block, LossReason, LossSubject, MediaKind, Request, Role, Source};
 
 use super::super::{NAME, PHASE};
 use crate::dialects::shared::losses::Losses;
@@ -79,7 +79,7 @@ impl Items<'_> {
             }
             Block::Refusal { text } => self.part(json!({"type": "input_text", "text": text})),
             Block::Media { .. } if self.role == Role::Assistant => {
-                self.losses.omit("media", "role");
+                self.losses.omit(LossSubject::Media, LossReason::Role);
             }
             Block::Media { kind, source, name } => {
                 if let Some(part) = media(*kind, source, name.as_deref(), self.losses) {
@@ -90,7 +90,7 @@ impl Items<'_> {
             Block::Redacted { data } => self.thinking("", Some(data)),
             Block::ToolCall { id, name, arguments, signature } => {
                 if signature.is_some() {
-                    self.losses.omit("tool_call.signature", "no_place");
+                    self.losses.omit(LossSubject::ToolCallSignature, LossReason::NoPlace);
                 }
                 // A call without arguments has an empty object.
                 let arguments = match arguments.trim() {
@@ -106,7 +106,7 @@ impl Items<'_> {
             }
             Block::ToolResult { id, content, is_error, .. } => {
                 if *is_error {
-                    self.losses.omit("tool_result.is_error", "no_place");
+                    self.losses.omit(LossSubject::ToolResultIsError, LossReason::NoPlace);
                 }
                 let output = self.output(content);
                 self.item(json!({
@@ -116,14 +116,16 @@ impl Items<'_> {
                 }));
             }
             Block::Opaque { dialect, value } if dialect == NAME => self.item(value.clone()),
-            Block::Opaque { .. } => self.losses.omit("block", "foreign_dialect"),
+            Block::Opaque { .. } => {
+                self.losses.omit(LossSubject::Block, LossReason::ForeignDialect);
+            }
         }
     }
 
     fn text(&mut self, text: &str, signature: Option<&str>) {
         if self.role != Role::Assistant {
             if signature.is_some() {
-                self.losses.omit("text.signature", "no_place");
+                self.losses.omit(LossSubject::TextSignature, LossReason::NoPlace);
             }
             self.part(json!({"type": "input_text", "text": text}));
             return;
@@ -132,7 +134,7 @@ impl Items<'_> {
             None => None,
             Some(Some(phase)) => Some(phase),
             Some(None) => {
-                self.losses.omit("text.signature", "foreign_dialect");
+                self.losses.omit(LossSubject::TextSignature, LossReason::ForeignDialect);
                 None
             }
         };
@@ -180,7 +182,7 @@ impl Items<'_> {
                 Block::Media { kind, source, name } => {
                     parts.extend(media(*kind, source, name.as_deref(), self.losses));
                 }
-                _ => self.losses.omit("tool_result.part", "no_place"),
+                _ => self.losses.omit(LossSubject::ToolResultPart, LossReason::NoPlace),
             }
         }
         if parts.is_empty() {
@@ -200,7 +202,7 @@ fn media(
     if let Source::File { dialect, .. } = source
         && !FILE_DIALECTS.contains(&dialect.as_str())
     {
-        losses.omit("media", "foreign_file");
+        losses.omit(LossSubject::Media, LossReason::ForeignFile);
         return None;
     }
     let part = match (kind, source) {
@@ -225,7 +227,7 @@ fn media(
             json!({"type": "input_file", "file_id": id})
         }
         (_, Source::Text { text }) => {
-            losses.adapt("document", "as_text");
+            losses.adapt(LossSubject::Document, LossReason::AsText);
             json!({"type": "input_text", "text": text})
         }
         (MediaKind::Audio, Source::Base64 { media_type, data }) => {
@@ -233,24 +235,24 @@ fn media(
                 "audio/wav" | "audio/x-wav" | "audio/wave" => "wav",
                 "audio/mpeg" | "audio/mp3" => "mp3",
                 _ => {
-                    losses.omit("media", "media_type");
+                    losses.omit(LossSubject::Media, LossReason::MediaType);
                     return None;
                 }
             };
             json!({"type": "input_audio", "input_audio": {"data": data, "format": format}})
         }
         (MediaKind::Audio, _) => {
-            losses.omit("media", "not_inline");
+            losses.omit(LossSubject::Media, LossReason::NotInline);
             return None;
         }
         (MediaKind::Video, _) => {
-            losses.omit("media", "no_place");
+            losses.omit(LossSubject::Media, LossReason::NoPlace);
             return None;
         }
     };
     // Only inline files have a name.
     if name.is_some() && part.get("filename").is_none() {
-        losses.omit("media.name", "no_place");
+        losses.omit(LossSubject::MediaName, LossReason::NoPlace);
     }
     Some(part)
 }

@@ -4,7 +4,8 @@
 
 use serde_json::{Map, Value, json};
 use throughline_canonical::{
-    Amount, Effort, Lossy, Output, Request, Show, ThinkingSetting, Tool, ToolChoice,
+    Amount, Effort, LossReason, LossSubject, Lossy, Output, Request, Show, ThinkingSetting, Tool,
+    ToolChoice,
 };
 
 use super::{ENCRYPTED, NAME};
@@ -22,7 +23,7 @@ pub(super) fn write(request: &Request, target: &Target<'_>) -> Lossy<Outgoing> {
     let mut extra = request.extra.get(NAME).cloned().unwrap_or_default();
     for (dialect, members) in &request.extra {
         if dialect != NAME && !members.is_empty() {
-            losses.omit("extra", "foreign_dialect");
+            losses.omit(LossSubject::Extra, LossReason::ForeignDialect);
         }
     }
     let mut body = Map::new();
@@ -57,18 +58,18 @@ pub(super) fn write(request: &Request, target: &Target<'_>) -> Lossy<Outgoing> {
         put("tool_choice", choice);
     }
     if request.max_tokens.is_some_and(|most| most < MIN_OUTPUT_TOKENS) {
-        losses.adapt("max_tokens", "range");
+        losses.adapt(LossSubject::MaxTokens, LossReason::Range);
     }
     let sampling = &request.sampling;
     for (is_set, part) in [
-        (sampling.top_k.is_some(), "top_k"),
-        (sampling.seed.is_some(), "seed"),
-        (sampling.presence_penalty.is_some(), "presence_penalty"),
-        (sampling.frequency_penalty.is_some(), "frequency_penalty"),
-        (!request.stop.is_empty(), "stop"),
+        (sampling.top_k.is_some(), LossSubject::TopK),
+        (sampling.seed.is_some(), LossSubject::Seed),
+        (sampling.presence_penalty.is_some(), LossSubject::PresencePenalty),
+        (sampling.frequency_penalty.is_some(), LossSubject::FrequencyPenalty),
+        (!request.stop.is_empty(), LossSubject::Stop),
     ] {
         if is_set {
-            losses.omit(part, "no_place");
+            losses.omit(part, LossReason::NoPlace);
         }
     }
     let max_tokens = request.max_tokens.map(|most| most.max(MIN_OUTPUT_TOKENS));
@@ -106,7 +107,9 @@ fn write_extra(
         match key.as_str() {
             // Storage is between the client and us.
             "store" | "background" => {}
-            "previous_response_id" | "conversation" => losses.omit("stored_response", "stateless"),
+            "previous_response_id" | "conversation" => {
+                losses.omit(LossSubject::StoredResponse, LossReason::Stateless);
+            }
             "stream_options" if !stream => {}
             // Members that we wrote take precedence.
             _ if body.contains_key(&key) => {}
@@ -135,7 +138,7 @@ pub(super) fn reasoning(
 ) -> Option<Value> {
     let mut reasoning = Map::new();
     let mut adapted = |effort| {
-        losses.adapt("thinking", "effort");
+        losses.adapt(LossSubject::Thinking, LossReason::Effort);
         Some(effort)
     };
     let effort = match setting.amount {
@@ -218,7 +221,7 @@ pub(super) fn write_tool(tool: &Tool, losses: &mut Losses) -> Option<Value> {
         }
         Tool::Opaque { dialect, value } if dialect == NAME => Some(value.clone()),
         Tool::Opaque { .. } => {
-            losses.omit("tool", "foreign_dialect");
+            losses.omit(LossSubject::Tool, LossReason::ForeignDialect);
             None
         }
     }

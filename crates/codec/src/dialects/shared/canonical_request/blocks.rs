@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use serde_json::Value;
-use throughline_canonical::{Block, Fault, Loss, MediaKind, Source};
+use throughline_canonical::{Block, Fault, Loss, LossReason, LossSubject, MediaKind, Source};
 
 use crate::dialects::shared::fields::{flag, string};
 use crate::dialects::shared::losses::omit;
@@ -73,7 +73,7 @@ impl Reader<'_> {
             // Lines that are not content.
             "source" | "error" | "done" => return Ok(()),
             _ => {
-                omit(self.losses, "block", "no_word");
+                omit(self.losses, LossSubject::Block, LossReason::NoWord);
                 return Ok(());
             }
         };

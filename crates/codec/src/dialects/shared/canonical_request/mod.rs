@@ -2,7 +2,9 @@
 //! every canonical request, and shorter forms too.
 
 use serde_json::{Map, Value};
-use throughline_canonical::{Block, Fault, Loss, Lossy, Message, Output, Request, Role};
+use throughline_canonical::{
+    Block, Fault, Loss, LossReason, LossSubject, Lossy, Message, Output, Request, Role,
+};
 
 use super::fields::{flag, string};
 use super::frontend_settings;
@@ -72,7 +74,7 @@ pub(crate) fn read(asked: &RequestParts<'_>) -> Result<Lossy<Request>, Fault> {
     }
     let known = [OWN, &frontend_settings::SETTINGS[..]].concat();
     if !root.others(&known).is_empty() {
-        omit(&mut losses, "member", "no_word");
+        omit(&mut losses, LossSubject::Member, LossReason::NoWord);
     }
     Ok(Lossy { value: request, losses })
 }

@@ -2,7 +2,9 @@
 //! the replies of the model, and tool results are in the parts of their calls.
 
 use serde_json::Value;
-use throughline_canonical::{Block, Fault, Loss, Message, Request, Role, Source};
+use throughline_canonical::{
+    Block, Fault, Loss, LossReason, LossSubject, Message, Request, Role, Source,
+};
 
 use super::super::metadata::{self, ProviderValue};
 use super::tool_parts;
@@ -168,11 +170,11 @@ impl Reader<'_> {
             return;
         }
         let part = match kind {
-            "reasoning-file" => "reasoning_file",
-            "custom" => "custom",
-            _ => "unknown_part",
+            "reasoning-file" => LossSubject::ReasoningFile,
+            "custom" => LossSubject::Custom,
+            _ => LossSubject::UnknownPart,
         };
-        omit(self.losses, part, "no_word");
+        omit(self.losses, part, LossReason::NoWord);
     }
 }
 

@@ -87,10 +87,10 @@ fn budget_without_room_turns_thinking_off() {
         request.max_tokens = Some(500);
         let losses = adapt(&mut request, &model, profile("anthropic", ""));
         assert_eq!(request.thinking.amount, amount(sent), "{most} {off:?}");
-        let [Loss::SettingAdapted { setting, .. }] = losses[..] else {
+        let [Loss::SettingAdapted { setting, .. }] = &losses[..] else {
             panic!("{losses:?}");
         };
-        assert_eq!(setting, reported, "{most} {off:?}");
+        assert_eq!(setting.as_str(), reported, "{most} {off:?}");
     }
 }
 

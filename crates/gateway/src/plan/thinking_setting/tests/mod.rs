@@ -32,7 +32,9 @@ fn asking(amount: Option<Amount>, show: Option<Show>) -> Request {
 fn adapt_request(request: &mut Request, (name, upstream, variant): At) -> String {
     let losses = adapt(request, &model(name), profile(upstream, variant));
     let reported = losses.iter().map(|loss| match loss {
-        Loss::SettingAdapted { setting, reason } => format!("{setting} {reason}"),
+        Loss::SettingAdapted { setting, reason } => {
+            format!("{} {}", setting.as_str(), reason.as_str())
+        }
         other => other.to_string(),
     });
     reported.collect::<Vec<_>>().join(", ")
