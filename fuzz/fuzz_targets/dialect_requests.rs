@@ -10,7 +10,8 @@ fuzz_target!(|input: &[u8]| {
         let asked = RequestParts {
             path: "/v1beta/models/m:streamGenerateContent",
             query: "alt=sse",
-            body: input, ..Default::default()
+            body: input,
+            ..Default::default()
         };
         let Ok(read) = client.read_request(&asked) else {
             continue;
@@ -24,8 +25,12 @@ fuzz_target!(|input: &[u8]| {
             let Some(back) = CLIENT.iter().find(|back| back.name() == upstream.name()) else {
                 continue;
             };
-            let asked =
-                RequestParts { path: &written.path, query: &written.query, body: &written.body, ..Default::default() };
+            let asked = RequestParts {
+                path: &written.path,
+                query: &written.query,
+                body: &written.body,
+                ..Default::default()
+            };
             // The request may be refused, as a provider would refuse it.
             let _ = back.read_request(&asked);
         }

@@ -205,7 +205,12 @@ impl Responses {
     }
 
     /// Sends a reply as one JSON object, and stores it if there is a `turn`.
-    async fn whole(&self, events: TurnEvents, recorder: &Recorder, turn: Option<Turn>) -> Answer {
+    async fn whole(
+        self: &Arc<Self>,
+        events: TurnEvents,
+        recorder: &Recorder,
+        turn: Option<Turn>,
+    ) -> Answer {
         let (head, folded) = events.fold().await;
         let reply = match folded {
             Ok(reply) => reply,
@@ -215,7 +220,11 @@ impl Responses {
         if let Some(turn) = turn
             && let Ok(response) = serde_json::from_slice(&body)
         {
-            self.store_response(response, turn, None).await;
+            // A task of its own, so that a client that leaves now does not stop it.
+            let this = Arc::clone(self);
+            let stored =
+                tokio::spawn(async move { this.store_response(response, turn, None).await });
+            let _ = stored.await;
         }
         plain(head.whole(ReplyBody::whole(body)))
     }

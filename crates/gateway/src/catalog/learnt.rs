@@ -39,8 +39,11 @@ impl Learnt {
         }
         let name = name.to_lowercase();
         let mut rows = self.rows.write();
-        let known = rows.contains_key(name.as_str());
-        if name.len() <= MAX_NAME_BYTES && (known || rows.len() < MAX_MODELS) {
+        let known = rows.get(name.as_str());
+        if known == Some(&row) {
+            return;
+        }
+        if name.len() <= MAX_NAME_BYTES && (known.is_some() || rows.len() < MAX_MODELS) {
             rows.insert(name.into(), row);
             self.changes.fetch_add(1, Ordering::Release);
         }
