@@ -3,6 +3,7 @@
 use super::draft::{Draft, push_limited};
 use super::json_writer::JsonWriter;
 use super::literal::{Literal, MAX_WORD, Opening, PYTHON};
+use super::malformed::Malformed;
 use super::quoted::{Quoted, StringProgress};
 use super::{Progress, Sink};
 
@@ -21,6 +22,12 @@ enum State {
     InName(Quoted),
     /// Arguments as a dict.
     Arguments,
+    /// In malformed arguments, which are content.
+    Malformed(Malformed),
+    /// Expects the closing brace of malformed arguments.
+    MalformedEnd,
+    /// The malformed arguments do not end in this line.
+    Abandoned,
     /// Arguments as a string that contains JSON.
     InArguments(Quoted),
     /// Arguments that may be `None`.
@@ -75,6 +82,11 @@ impl DictCalls {
     pub(crate) fn read(&mut self, text: &str, last: bool, sink: &mut Sink<'_>) -> Progress {
         let mut at = 0;
         while self.state != State::Complete {
+            match self.state {
+                State::Malformed(malformed) => return self.read_malformed(text, malformed),
+                State::Abandoned => return Progress::Broken(at, "the arguments do not end"),
+                _ => {}
+            }
             if !self.keeps_white_space() {
                 at = text.len() - text[at..].trim_ascii_start().len();
             }
@@ -94,12 +106,39 @@ impl DictCalls {
                 }
                 // Something partial at the end of the text cannot be classified.
                 Progress::More(_) if last => return Progress::More(text.len()),
+                Progress::Broken(used, why) => return self.handle_error(at + used, why, sink),
                 progress => return progress.offset_by(at),
             }
         }
         self.state = State::Begin;
         self.has_calls = false;
         Progress::Ended(at)
+    }
+
+    /// The text does not fit. The arguments of a call that has started become content, and the list
+    /// goes on after them.
+    fn handle_error(&mut self, at: usize, why: &'static str, sink: &mut Sink<'_>) -> Progress {
+        let tolerated = self.state == State::Arguments && sink.is_tolerant();
+        if !tolerated || !self.call.abandon(sink) {
+            return Progress::Broken(at, why);
+        }
+        self.state = State::Malformed(Malformed::new(self.literal.depth().saturating_sub(1)));
+        self.literal = Literal::new(&PYTHON);
+        Progress::Called(at)
+    }
+
+    /// Reads malformed arguments up to their closing brace.
+    fn read_malformed(&mut self, text: &str, mut malformed: Malformed) -> Progress {
+        let end = malformed.read(text);
+        self.state = match end {
+            None => State::Malformed(malformed),
+            Some((_, b'}')) => State::MalformedEnd,
+            Some(_) => State::Abandoned,
+        };
+        match end {
+            None if text.is_empty() => Progress::More(0),
+            _ => Progress::Text(end.map_or(text.len(), |(at, _)| at)),
+        }
     }
 
     /// Whether white space may be part of the current value.
@@ -175,7 +214,8 @@ impl DictCalls {
             (State::AfterCall, _) => {
                 Progress::Broken(0, "a comma or the end of the list was expected")
             }
-            (State::Complete, _) => Progress::Ended(0),
+            (State::MalformedEnd, _) => self.advance_to(State::AfterValue),
+            (State::Malformed(_) | State::Abandoned | State::Complete, _) => Progress::Ended(0),
         }
     }
 
@@ -410,7 +450,6 @@ mod tests {
     #[test]
     fn errors_give_their_position() {
         for (text, output, at, why) in [
-            ("[{'name': 'f', 'arguments': {'a': x}}]", "f{\"a\":", 34, "a value was expected"),
             ("[{'name': 'f', 'arguments': [1]}]", "f", 28, "the arguments are no object"),
             (
                 "[{'name': 'f' 'arguments': {}}]",
@@ -423,6 +462,20 @@ mod tests {
             let expected = (output.to_owned(), Progress::Broken(at, why));
             assert_eq!(read(text), expected, "{text}");
         }
+    }
+
+    #[test]
+    fn malformed_arguments_are_content_and_the_list_goes_on() {
+        for (text, output) in [
+            ("[{'name': 'f', 'arguments': {'a': x}}]", "f{\"a\":x"),
+            ("[{'name': 'f', 'arguments': {'a': 1 b}, 'id': 2}, {'name': 'g'}]", "f{\"a\":1bg{};"),
+            ("[{'name': 'f', 'arguments': {'a': [1 (b)]}}]", "f{\"a\":[1(b)]"),
+        ] {
+            assert_eq!(read(text), (output.to_owned(), Progress::Ended(text.len())), "{text}");
+        }
+        let text = "[{'name': 'f', 'arguments': {'a': x\n";
+        let broken = Progress::Broken(text.len() - 1, "the arguments do not end");
+        assert_eq!(read(text), ("f{\"a\":x".to_owned(), broken));
     }
 
     #[test]

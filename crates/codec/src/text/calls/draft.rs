@@ -35,6 +35,15 @@ impl Draft {
         self.name.is_some()
     }
 
+    /// The arguments are malformed. If the call has started, leaves it incomplete and returns true.
+    pub(crate) fn abandon(&mut self, sink: &mut Sink<'_>) -> bool {
+        if self.started {
+            sink.abandon();
+            self.complete = true;
+        }
+        self.started
+    }
+
     /// Whether the arguments are complete.
     pub(crate) const fn has_arguments(&self) -> bool {
         self.complete

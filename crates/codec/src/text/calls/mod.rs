@@ -20,6 +20,7 @@ mod json_writer;
 mod literal;
 mod literal_arguments;
 mod lookahead;
+mod malformed;
 mod nested;
 mod number;
 pub(crate) mod parameters;

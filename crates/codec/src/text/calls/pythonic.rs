@@ -5,6 +5,7 @@
 
 use super::json_writer::JsonWriter;
 use super::literal::{Literal, MAX_WORD, PYTHON};
+use super::malformed::Malformed;
 use super::{MAX_FRAMING, Progress, Sink};
 
 /// How calls are laid out.
@@ -37,8 +38,8 @@ enum State {
     AfterValue,
     /// Expects a comma or the end of the list.
     AfterCall,
-    /// In malformed arguments, which are content. This many brackets are open.
-    Malformed(usize),
+    /// In malformed arguments, which are content.
+    Malformed(Malformed),
     /// Expects the closing bracket of malformed arguments.
     MalformedEnd,
     /// The malformed arguments do not end in this line.
@@ -113,7 +114,7 @@ impl PythonCalls {
                 self.state = State::AfterValue;
             }
             match self.state {
-                State::Malformed(depth) => return self.read_malformed(text, depth),
+                State::Malformed(malformed) => return self.read_malformed(text, malformed),
                 State::Abandoned => return Progress::Broken(at, "the arguments do not end"),
                 _ => {}
             }
@@ -146,34 +147,23 @@ impl PythonCalls {
         sink.abandon();
         self.argument_count = None;
         self.has_calls = true;
-        self.state = State::Malformed(1 + self.literal.depth());
+        self.state = State::Malformed(Malformed::new(self.literal.depth()));
         self.literal = Literal::new(&PYTHON);
         Progress::Called(at)
     }
 
-    /// Reads malformed arguments up to their closing bracket, but not past a line or a marker.
-    fn read_malformed(&mut self, text: &str, mut depth: usize) -> Progress {
-        for (at, byte) in text.bytes().enumerate() {
-            self.state = match byte {
-                b'(' | b'[' | b'{' => {
-                    depth += 1;
-                    continue;
-                }
-                b')' | b']' | b'}' if depth > 1 => {
-                    depth -= 1;
-                    continue;
-                }
-                b')' => State::MalformedEnd,
-                b']' if self.in_list() => State::AfterCall,
-                b'\n' | b'<' => State::Abandoned,
-                _ => continue,
-            };
-            return Progress::Text(at);
-        }
-        self.state = State::Malformed(depth);
-        match text.len() {
-            0 => Progress::More(0),
-            used => Progress::Text(used),
+    /// Reads malformed arguments up to their closing bracket.
+    fn read_malformed(&mut self, text: &str, mut malformed: Malformed) -> Progress {
+        let end = malformed.read(text);
+        self.state = match end {
+            None => State::Malformed(malformed),
+            Some((_, b')')) => State::MalformedEnd,
+            Some((_, b']')) if self.in_list() => State::AfterCall,
+            Some(_) => State::Abandoned,
+        };
+        match end {
+            None if text.is_empty() => Progress::More(0),
+            _ => Progress::Text(end.map_or(text.len(), |(at, _)| at)),
         }
     }
 
