@@ -117,15 +117,16 @@ enum End {
     Here(usize),
 }
 
-/// Markers of this length end the value, unless they are directly between two equal quotes.
+/// Markers of this length end the value, unless they are part of a string in code: a quote or a
+/// backslash follows them directly.
 fn check_quotes(text: &str, length: usize, before: u8, last: bool) -> End {
     match text.as_bytes().get(length) {
-        _ if !matches!(before, b'`' | b'"' | b'\'') => End::Here(0),
-        Some(&after) if after == before => End::Quoted(length),
+        Some(b'`' | b'"' | b'\'' | b'\\') => End::Quoted(length),
+        Some(_) => End::Here(0),
         None if !last => End::Partial,
         // The quote after it may have been cut.
-        None => End::Quoted(length),
-        Some(_) => End::Here(0),
+        None if matches!(before, b'`' | b'"' | b'\'') => End::Quoted(length),
+        None => End::Here(0),
     }
 }
 
@@ -144,9 +145,11 @@ mod tests {
     #[test]
     fn the_next_call_or_the_outer_closer_ends_an_unclosed_value() {
         let find = |text: &str| nested().find(text, 0, false);
-        assert_eq!(find("a\n<f>"), (1, Some(2)));
-        assert_eq!(find("a\n</s>"), (1, Some(2)));
-        assert_eq!(find("a\n</f>\n</s>"), (1, Some(2)));
+        assert_eq!(find("a\n<f>x"), (1, Some(2)));
+        assert_eq!(find("a\n</s>\n"), (1, Some(2)));
+        assert_eq!(find("a\n</s>"), (1, None));
+        assert_eq!(find("a\n</f>\n</s>\n"), (1, Some(2)));
+        assert_eq!(nested().find("a\n</f>\n</s>", 0, true), (1, Some(2)));
         assert_eq!(find("a</f> b</p>"), (7, Some(11)));
         assert_eq!(find("a</f>"), (1, None));
         assert_eq!(find("a</f>\n<"), (1, None));
@@ -160,6 +163,9 @@ mod tests {
         assert_eq!(find("a \"</f></s>\" b"), (14, None));
         assert_eq!(find("a `</s>"), (3, None));
         assert_eq!(find("a `</s>b"), (3, Some(3)));
+        // Strings of a template.
+        assert_eq!(find(r"'\n</s>' b"), (10, None));
+        assert_eq!(find(r#""</f></s>\n" b"#), (14, None));
         assert_eq!(nested().find("</s>'", b'\'', false), (5, None));
         assert_eq!(nested().find("a `</s>", 0, true), (7, None));
         assert_eq!(nested().find("a `</f></s>", 0, true), (11, None));
