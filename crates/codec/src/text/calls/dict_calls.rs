@@ -129,16 +129,13 @@ impl DictCalls {
 
     /// Reads malformed arguments up to their closing brace.
     fn read_malformed(&mut self, text: &str, mut malformed: Malformed) -> Progress {
-        let end = malformed.read(text);
+        let (end, progress) = malformed.read(text);
         self.state = match end {
             None => State::Malformed(malformed),
-            Some((_, b'}')) => State::MalformedEnd,
+            Some(b'}') => State::MalformedEnd,
             Some(_) => State::Abandoned,
         };
-        match end {
-            None if text.is_empty() => Progress::More(0),
-            _ => Progress::Text(end.map_or(text.len(), |(at, _)| at)),
-        }
+        progress
     }
 
     /// Whether white space may be part of the current value.

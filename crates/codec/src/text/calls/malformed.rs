@@ -1,5 +1,7 @@
 //! Malformed arguments of a call that has started. They are content, up to the bracket that ends them.
 
+use super::Progress;
+
 /// How many brackets are open in malformed arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Malformed(usize);
@@ -10,10 +12,19 @@ impl Malformed {
         Self(depth + 1)
     }
 
-    /// Reads the next text. Returns where it ends, and the byte there: the last closing bracket, a line
-    /// break or the start of a marker. They never go past a line or a marker, so that a missing bracket
-    /// does not take the rest of the answer.
-    pub(super) fn read(&mut self, text: &str) -> Option<(usize, u8)> {
+    /// Reads the next text. Returns the byte that ends the arguments, if it is there: the last closing
+    /// bracket, a line break or the start of a marker. The arguments never go past a line or a marker,
+    /// so that a missing bracket does not take the rest of the answer.
+    pub(super) fn read(&mut self, text: &str) -> (Option<u8>, Progress) {
+        let end = self.find_end(text);
+        let progress = match end {
+            None if text.is_empty() => Progress::More(0),
+            _ => Progress::Text(end.map_or(text.len(), |(at, _)| at)),
+        };
+        (end.map(|(_, byte)| byte), progress)
+    }
+
+    fn find_end(&mut self, text: &str) -> Option<(usize, u8)> {
         for (at, byte) in text.bytes().enumerate() {
             match byte {
                 b'(' | b'[' | b'{' => self.0 += 1,

@@ -154,17 +154,14 @@ impl PythonCalls {
 
     /// Reads malformed arguments up to their closing bracket.
     fn read_malformed(&mut self, text: &str, mut malformed: Malformed) -> Progress {
-        let end = malformed.read(text);
+        let (end, progress) = malformed.read(text);
         self.state = match end {
             None => State::Malformed(malformed),
-            Some((_, b')')) => State::MalformedEnd,
-            Some((_, b']')) if self.in_list() => State::AfterCall,
+            Some(b')') => State::MalformedEnd,
+            Some(b']') if self.in_list() => State::AfterCall,
             Some(_) => State::Abandoned,
         };
-        match end {
-            None if text.is_empty() => Progress::More(0),
-            _ => Progress::Text(end.map_or(text.len(), |(at, _)| at)),
-        }
+        progress
     }
 
     /// The text ends here, or with something partial.
