@@ -220,7 +220,6 @@ impl Gateway {
                     backend: attempt.backend.name.clone(),
                     losses: plan.decision.losses.clone(),
                     id,
-                    turn: attempt.turn.clone(),
                 },
                 upstream,
                 clocks: attempt.clocks(streamed),

@@ -9,7 +9,6 @@ use crate::reply::events::{EventList, TurnEvents};
 use crate::reply::translated::{Encoder, EventSink, EventSource, TranslatedReply};
 use crate::reply::{Clocks, Live, ReplyBody};
 use crate::turn::error_reply::{Reply, error_response, finish_headers, generated_reply};
-use crate::turn::log::SharedTurn;
 use crate::upstream::UpstreamBody;
 
 /// The reply of a turn before it is encoded.
@@ -71,7 +70,6 @@ pub struct ReplyHead {
     pub(crate) losses: Vec<Loss>,
     /// The id of the turn.
     pub(crate) id: String,
-    pub(crate) turn: SharedTurn,
 }
 
 impl ReplyHead {
@@ -96,7 +94,6 @@ impl ReplyHead {
         let Self { id, backend, losses, .. } = self;
         let mut reply = error_response(self.dialect, fault, id, backend);
         finish_headers(reply.headers_mut(), id, backend, losses);
-        self.turn.lock().status = reply.status().as_u16();
         reply
     }
 }
