@@ -2,7 +2,7 @@
 //!
 //! - [`store`]: the trait of a durable store, [`in_memory`]: a store in RAM, [`suite`]: the tests
 //!   that every store must pass;
-//! - [`sealed_store`]: seals and opens what a store holds;
+//! - [`sealed_store`]: seals and opens what a store holds, and checks whose it is;
 //! - [`responses`]: the stateful part of the Responses dialect, with any backend.
 
 pub mod in_memory;

@@ -1,22 +1,79 @@
-//! Seals what goes into a store and opens what comes out. A sealed value is bound to its id and
-//! kind.
+//! What all kinds of stored conversations share: seals what goes into a store and opens what comes
+//! out, checks owner and expiry, and evicts what is too old or too much. A sealed value is bound to
+//! its id and kind.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use throughline_canonical::{Fault, FaultKind};
 use throughline_gateway::thinking::random;
 use throughline_gateway::thinking::store::StoreError;
+use throughline_gateway::unix_ms;
 use throughline_sealing::{Keyring, Purpose};
+use tokio::sync::Notify;
 
-use crate::store::Store;
+use crate::store::{Node, Store};
+
+/// How many turns of a history are loaded.
+const MAX_TURNS: usize = 10_000;
+/// How often expired turns are evicted.
+const EVICTION_INTERVAL: Duration = Duration::from_secs(600);
+/// The share of the limit, as a divisor, that may be written before the next eviction.
+const EVICTION_SHARE: u64 = 16;
+
+/// How long and how much is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Retention {
+    /// How long a conversation is stored after its last turn.
+    pub time: Duration,
+    /// How many bytes are stored, sealed.
+    pub limit: u64,
+}
 
 /// A store with a keyring.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct SealedStore {
     /// The store.
     pub store: Arc<dyn Store>,
     keyring: Arc<Keyring>,
+    /// How many sealed bytes are stored.
+    limit: u64,
+    /// How many bytes were written since the last eviction.
+    written: AtomicU64,
+    eviction_due: Notify,
+}
+
+/// A turn and those before it.
+#[derive(Debug)]
+pub(crate) struct Ancestry<T> {
+    /// The turns, oldest first.
+    pub(crate) turns: Vec<T>,
+    /// The parent of the oldest turn, if that is not stored any more.
+    pub(crate) missing: Option<String>,
+}
+
+/// Whether something has not expired. The eviction may not have run since.
+pub(crate) fn is_valid(expires: Option<u64>) -> bool {
+    expires.is_none_or(|at| at > unix_ms())
+}
+
+fn is_live(node: &Node) -> bool {
+    node.open || is_valid(node.expires)
+}
+
+/// When something that is stored now for this long expires, in milliseconds since 1970.
+pub(crate) fn expires(now: u64, time: Duration) -> u64 {
+    now.saturating_add(u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
+}
+
+/// Turns a store error into a fault for the client, and logs it.
+#[allow(clippy::needless_pass_by_value, reason = "it is an argument of map_err")]
+pub(crate) fn fault(error: StoreError) -> Fault {
+    tracing::error!(error = &error as &dyn std::error::Error, "{error}");
+    Fault::new(FaultKind::Internal, "the conversation store failed; see the server's log")
 }
 
 /// The kind of a sealed value, so that no value can replace one of another kind.
@@ -31,9 +88,14 @@ pub enum SealedKind {
 }
 
 impl SealedStore {
-    /// A sealed store.
-    pub fn new(store: Arc<dyn Store>, keyring: Arc<Keyring>) -> Self {
-        Self { store, keyring }
+    /// A sealed store that holds at most `limit` sealed bytes.
+    pub fn new(store: Arc<dyn Store>, keyring: Arc<Keyring>, limit: u64) -> Self {
+        Self { store, keyring, limit, written: AtomicU64::new(0), eviction_due: Notify::new() }
+    }
+
+    /// Whether there is room for anything at all.
+    pub(crate) fn has_room(&self) -> bool {
+        self.limit > 0
     }
 
     /// Seals the value of an id.
@@ -59,6 +121,74 @@ impl SealedStore {
             .open(Purpose::Conversation, &associated_data(kind, id), sealed)
             .map_err(|cause| failed(cause.into()))?;
         serde_json::from_slice(&bytes).map_err(|cause| failed(cause.into()))
+    }
+
+    /// Opens the content of a node.
+    pub(crate) fn open_node<T: DeserializeOwned>(&self, node: &Node) -> Result<T, Fault> {
+        self.open(SealedKind::Node, &node.id, &node.sealed).map_err(fault)
+    }
+
+    /// A turn of this owner.
+    pub(crate) async fn find<T: DeserializeOwned>(
+        &self,
+        owner: &str,
+        id: &str,
+    ) -> Result<Option<T>, Fault> {
+        let node = self.store.node(id).await.map_err(fault)?;
+        let node = node.filter(|node| node.owner == owner && is_live(node));
+        node.map(|node| self.open_node(&node)).transpose()
+    }
+
+    /// A turn and those before it. `None` if there is no such turn of this owner.
+    pub(crate) async fn ancestry<T: DeserializeOwned>(
+        &self,
+        owner: &str,
+        id: &str,
+    ) -> Result<Option<Ancestry<T>>, Fault> {
+        let nodes = self.store.path(id, MAX_TURNS).await.map_err(fault)?;
+        let all_owned = nodes.iter().all(|node| node.owner == owner);
+        if !all_owned || !nodes.last().is_some_and(is_live) {
+            return Ok(None);
+        }
+        let turns: Result<_, _> = nodes.iter().map(|node| self.open_node(node)).collect();
+        Ok(Some(Ancestry {
+            turns: turns?,
+            missing: nodes.into_iter().next().and_then(|first| first.parent),
+        }))
+    }
+
+    /// Whether this id belongs to another owner. Such an id is never forwarded: a backend that uses
+    /// the operator's key cannot tell our callers apart.
+    pub(crate) async fn is_foreign(&self, owner: &str, id: &str) -> Result<bool, Fault> {
+        let node = self.store.node(id).await.map_err(fault)?;
+        Ok(node.is_some_and(|node| node.owner != owner))
+    }
+
+    /// Counts written bytes, and wakes the eviction after many.
+    pub(crate) fn count_written(&self, bytes: usize) {
+        let before = self.written.fetch_add(bytes as u64, Ordering::Relaxed);
+        if before.saturating_add(bytes as u64) > self.limit / EVICTION_SHARE {
+            self.eviction_due.notify_one();
+        }
+    }
+
+    /// Evicts expired turns and those over the limit, forever. Run this as a task.
+    pub async fn run_eviction(self: Arc<Self>) {
+        let mut ticks = tokio::time::interval(EVICTION_INTERVAL);
+        loop {
+            tokio::select! {
+                _ = ticks.tick() => {}
+                () = self.eviction_due.notified() => {}
+            }
+            self.written.store(0, Ordering::Relaxed);
+            match self.store.trim(unix_ms(), self.limit).await {
+                Ok(0) => {}
+                Ok(gone) => tracing::debug!(gone, "evicted stored turns"),
+                Err(error) => {
+                    tracing::error!(error = &error as &dyn std::error::Error, "{error}");
+                }
+            }
+        }
     }
 }
 

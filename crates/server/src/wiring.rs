@@ -11,6 +11,7 @@ use parking_lot::{Mutex, RwLock};
 use throughline_backends::sqlite::{SqliteConversations, SqliteStore};
 use throughline_canonical::Fault;
 use throughline_conversations::responses::Responses;
+use throughline_conversations::sealed_store::{Retention, SealedStore};
 use throughline_gateway::Gateway;
 use throughline_gateway::backend::Backend;
 use throughline_gateway::catalog::{Catalog, CatalogError};
@@ -116,11 +117,13 @@ impl App {
         let conversations = SqliteConversations::open(&config.data_dir.join("throughline.db"))
             .await
             .map_err(failed)?;
+        let Retention { time, limit } = config.responses;
+        let conversations = SealedStore::new(Arc::new(conversations), keyring, limit);
         let conversations = Arc::new(conversations);
-        let responses = Responses::new(gateway.clone(), conversations, keyring, config.responses);
+        let responses = Responses::new(gateway.clone(), conversations.clone(), time);
         let responses = Arc::new(responses);
         responses.close_abandoned().await;
-        tokio::spawn(responses.clone().run_eviction());
+        tokio::spawn(conversations.run_eviction());
         Ok(Self {
             gateway,
             responses,

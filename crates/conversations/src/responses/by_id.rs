@@ -18,8 +18,8 @@ use throughline_gateway::{IncomingRequest, unix_ms};
 use super::Responses;
 use super::body::{self, Answer, plain};
 use super::conversation::CONVERSATIONS;
-use super::stored::{StoredResponse, fault, is_plain, nothing_stored};
-use crate::sealed_store::SealedKind;
+use super::stored::{StoredResponse, is_plain, nothing_stored};
+use crate::sealed_store::{SealedKind, fault};
 
 const RESPONSES: &str = "/v1/responses/";
 /// The path that compacts a conversation. Only the backend can answer it.
@@ -153,13 +153,13 @@ impl Responses {
         let stops =
             matches!((&incoming.method, what), (&Method::DELETE, "") | (&Method::POST, "cancel"));
         if let Some(run) = run.as_ref().filter(|_| stops)
-            && !self.is_foreign(owner, id).await?
+            && !self.sealed_store.is_foreign(owner, id).await?
         {
             run.stop();
             run.ended().await;
         }
         let Some(stored) = self.find(owner, id).await? else {
-            return Ok(match self.is_foreign(owner, id).await? {
+            return Ok(match self.sealed_store.is_foreign(owner, id).await? {
                 true => StateAnswer::Hidden,
                 false => StateAnswer::Nowhere,
             });
@@ -208,7 +208,7 @@ impl Responses {
         let Some(mut node) = store.node(id).await.map_err(fault)? else {
             return Ok(());
         };
-        let mut stored = self.open(&node)?;
+        let mut stored: StoredResponse = self.sealed_store.open_node(&node)?;
         if let Some(conversation) = belongs_to(&stored.response)
             && store.reference(conversation).await.map_err(fault)?.is_some()
         {

@@ -15,8 +15,8 @@ use throughline_gateway::{IncomingRequest, unix_ms};
 use super::Responses;
 use super::body;
 use super::by_id::{StateAnswer, page};
-use super::stored::{Ownership, StoredResponse, fault, is_valid};
-use crate::sealed_store::SealedKind;
+use super::stored::{Ownership, StoredResponse};
+use crate::sealed_store::{SealedKind, expires, fault, is_valid};
 use crate::store::Reference;
 
 pub(super) const CONVERSATIONS: &str = "/v1/conversations";
@@ -144,7 +144,7 @@ impl Responses {
             owner: owner.to_owned(),
             head: None,
             created: now,
-            expires: Some(self.retention.expires(now)),
+            expires: Some(expires(now, self.retention)),
             sealed: Vec::new(),
         };
         self.store_content(reference.clone(), &content).await?;

@@ -179,7 +179,7 @@ impl Responses {
 
     /// Whether anything is stored at all.
     pub(super) fn stores_responses(&self) -> bool {
-        !self.retention.time.is_zero() && self.retention.limit > 0
+        !self.retention.is_zero() && self.sealed_store.has_room()
     }
 
     /// Sends a reply as a stream of events, and stores it if there is a `turn`.
@@ -235,7 +235,9 @@ impl Responses {
         };
         let (id, ownership) = (id.to_owned(), turn.ownership.clone());
         // A backend may reuse an id of another owner.
-        if native.is_some() && !matches!(self.is_foreign(&ownership.owner, &id).await, Ok(false)) {
+        if native.is_some()
+            && !matches!(self.sealed_store.is_foreign(&ownership.owner, &id).await, Ok(false))
+        {
             tracing::warn!(
                 response = id,
                 "not storing the response: its id belongs to another owner"

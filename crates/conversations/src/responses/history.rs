@@ -7,7 +7,8 @@ use throughline_gateway::IncomingRequest;
 use throughline_gateway::turn::request::decompress_body;
 
 use super::Responses;
-use super::stored::{Ancestry, StoredResponse, is_plain};
+use super::stored::{StoredResponse, is_plain};
+use crate::sealed_store::Ancestry;
 
 /// The history of a request.
 pub(super) enum History {
@@ -41,7 +42,7 @@ impl Responses {
                 .with_code("previous_response_not_found")
             };
             if let Some(run) = self.run(id)
-                && !self.is_foreign(owner, id).await?
+                && !self.sealed_store.is_foreign(owner, id).await?
             {
                 if !run.has_ended() {
                     return Err(Fault::at(
@@ -58,7 +59,7 @@ impl Responses {
             let ancestry = ancestry
                 .filter(|ancestry| ancestry.turns.last().is_some_and(|stored| !stored.deleted));
             let Some(ancestry) = ancestry else {
-                return match !is_plain(id) || self.is_foreign(owner, id).await? {
+                return match !is_plain(id) || self.sealed_store.is_foreign(owner, id).await? {
                     true => Err(not_found()),
                     false => Ok(History::Unknown(not_found())),
                 };

@@ -23,96 +23,30 @@ mod stored;
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use throughline_gateway::{Gateway, unix_ms};
-use throughline_sealing::Keyring;
-use tokio::sync::Notify;
+use throughline_gateway::Gateway;
 
 pub use self::body::Answer;
 use self::run::Run;
 pub use self::socket::Socket;
 use crate::sealed_store::SealedStore;
-use crate::store::Store;
-
-/// How often expired responses are evicted.
-const EVICTION_INTERVAL: Duration = Duration::from_secs(600);
-/// The share of the limit, as a divisor, that may be written before the next eviction.
-const EVICTION_SHARE: u64 = 16;
-
-/// How long and how many responses are stored.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Retention {
-    /// How long a conversation is stored after its last turn.
-    pub time: Duration,
-    /// How many bytes are stored, sealed.
-    pub limit: u64,
-}
-
-impl Retention {
-    /// When something that is stored now expires, in milliseconds since 1970.
-    fn expires(&self, now: u64) -> u64 {
-        now.saturating_add(u64::try_from(self.time.as_millis()).unwrap_or(u64::MAX))
-    }
-}
 
 /// Stored and running responses.
 #[derive(Debug)]
 pub struct Responses {
     gateway: Arc<Gateway>,
-    sealed_store: SealedStore,
-    retention: Retention,
+    sealed_store: Arc<SealedStore>,
+    /// How long a conversation is stored after its last turn.
+    retention: Duration,
     /// Responses that run in the background.
     runs: Mutex<HashMap<String, Arc<Run>>>,
-    /// How many bytes were written since the last eviction.
-    written: AtomicU64,
-    eviction_due: Notify,
 }
 
 impl Responses {
     /// Responses with a store.
-    pub fn new(
-        gateway: Arc<Gateway>,
-        store: Arc<dyn Store>,
-        keyring: Arc<Keyring>,
-        retention: Retention,
-    ) -> Self {
-        Self {
-            gateway,
-            sealed_store: SealedStore::new(store, keyring),
-            retention,
-            runs: Mutex::default(),
-            written: AtomicU64::new(0),
-            eviction_due: Notify::new(),
-        }
-    }
-
-    /// Counts written bytes, and wakes the eviction after many.
-    fn count_written(&self, bytes: usize) {
-        let before = self.written.fetch_add(bytes as u64, Ordering::Relaxed);
-        if before.saturating_add(bytes as u64) > self.retention.limit / EVICTION_SHARE {
-            self.eviction_due.notify_one();
-        }
-    }
-
-    /// Evicts expired responses and those over the limit, forever. Run this as a task.
-    pub async fn run_eviction(self: Arc<Self>) {
-        let mut ticks = tokio::time::interval(EVICTION_INTERVAL);
-        loop {
-            tokio::select! {
-                _ = ticks.tick() => {}
-                () = self.eviction_due.notified() => {}
-            }
-            self.written.store(0, Ordering::Relaxed);
-            match self.sealed_store.store.trim(unix_ms(), self.retention.limit).await {
-                Ok(0) => {}
-                Ok(gone) => tracing::debug!(gone, "evicted stored responses"),
-                Err(error) => {
-                    tracing::error!(error = &error as &dyn std::error::Error, "{error}");
-                }
-            }
-        }
+    pub fn new(gateway: Arc<Gateway>, sealed_store: Arc<SealedStore>, retention: Duration) -> Self {
+        Self { gateway, sealed_store, retention, runs: Mutex::default() }
     }
 }

@@ -26,8 +26,8 @@ use super::by_id::belongs_to;
 use super::copy::MAX_EVENT_BYTES;
 use super::create::Turn;
 use super::recording::ReplyEvents;
-use super::stored::{Ownership, StoredResponse, fault};
-use crate::sealed_store::SealedKind;
+use super::stored::{Ownership, StoredResponse};
+use crate::sealed_store::{SealedKind, fault};
 use crate::store::{Node, Piece};
 
 /// How long events may wait before they are written to the store.
@@ -334,7 +334,7 @@ impl Responses {
             last: last.number,
             sealed: self.sealed_store.seal(SealedKind::Log(first.number), id, &new),
         };
-        self.count_written(piece.sealed.len());
+        self.sealed_store.count_written(piece.sealed.len());
         match self.sealed_store.store.log(id, piece).await {
             Ok(()) => run.state.lock().written += new.len(),
             Err(error) => {

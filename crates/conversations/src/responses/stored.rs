@@ -4,17 +4,14 @@ use std::collections::HashMap;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use throughline_canonical::{Fault, FaultKind};
+use throughline_canonical::Fault;
 use throughline_codec::dialects::openai_responses::state::{ids, output};
 use throughline_gateway::thinking::store::StoreError;
 use throughline_gateway::unix_ms;
 
 use super::Responses;
-use crate::sealed_store::SealedKind;
+use crate::sealed_store::{Ancestry, SealedKind, expires, fault};
 use crate::store::{Move, Node};
-
-/// How many turns of a history are loaded.
-pub(super) const MAX_TURNS: usize = 10_000;
 
 /// What one turn added to a conversation.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -50,23 +47,6 @@ impl StoredResponse {
     }
 }
 
-/// A response and those before it.
-pub(super) struct Ancestry {
-    /// The turns, oldest first.
-    pub(super) turns: Vec<StoredResponse>,
-    /// The parent of the oldest turn, if that is not stored any more.
-    pub(super) missing: Option<String>,
-}
-
-/// Whether something has not expired. The eviction may not have run since.
-pub(super) fn is_valid(expires: Option<u64>) -> bool {
-    expires.is_none_or(|at| at > unix_ms())
-}
-
-fn is_live(node: &Node) -> bool {
-    node.open || is_valid(node.expires)
-}
-
 /// The owner and the position of a turn.
 #[derive(Clone, Debug)]
 pub(super) struct Ownership {
@@ -94,13 +74,6 @@ pub(super) fn nothing_stored(member: &str) -> Fault {
     )
 }
 
-/// Turns a store error into a fault for the client, and logs it.
-#[allow(clippy::needless_pass_by_value, reason = "it is an argument of map_err")]
-pub(super) fn fault(error: StoreError) -> Fault {
-    tracing::error!(error = &error as &dyn std::error::Error, "{error}");
-    Fault::new(FaultKind::Internal, "the conversation store failed; see the server's log")
-}
-
 impl Responses {
     /// A response of this owner.
     pub(super) async fn find(
@@ -108,36 +81,17 @@ impl Responses {
         owner: &str,
         id: &str,
     ) -> Result<Option<StoredResponse>, Fault> {
-        let node = self.sealed_store.store.node(id).await.map_err(fault)?;
-        let node = node.filter(|node| node.owner == owner && is_live(node));
-        let stored = node.map(|node| self.open(&node)).transpose()?;
+        let stored: Option<StoredResponse> = self.sealed_store.find(owner, id).await?;
         Ok(stored.filter(|stored| !stored.deleted))
     }
 
-    /// Whether this id belongs to another owner. Such an id is never forwarded: a backend that uses
-    /// the operator's key cannot tell our callers apart.
-    pub(super) async fn is_foreign(&self, owner: &str, id: &str) -> Result<bool, Fault> {
-        let node = self.sealed_store.store.node(id).await.map_err(fault)?;
-        Ok(node.is_some_and(|node| node.owner != owner))
-    }
-
-    pub(super) fn open(&self, node: &Node) -> Result<StoredResponse, Fault> {
-        let stored = self.sealed_store.open(SealedKind::Node, &node.id, &node.sealed);
-        stored.map_err(fault)
-    }
-
     /// A response and those before it. `None` if there is no such response.
-    pub(super) async fn ancestry(&self, owner: &str, id: &str) -> Result<Option<Ancestry>, Fault> {
-        let nodes = self.sealed_store.store.path(id, MAX_TURNS).await.map_err(fault)?;
-        let all_owned = nodes.iter().all(|node| node.owner == owner);
-        if !all_owned || !nodes.last().is_some_and(is_live) {
-            return Ok(None);
-        }
-        let turns: Result<_, _> = nodes.iter().map(|node| self.open(node)).collect();
-        Ok(Some(Ancestry {
-            turns: turns?,
-            missing: nodes.into_iter().next().and_then(|first| first.parent),
-        }))
+    pub(super) async fn ancestry(
+        &self,
+        owner: &str,
+        id: &str,
+    ) -> Result<Option<Ancestry<StoredResponse>>, Fault> {
+        self.sealed_store.ancestry(owner, id).await
     }
 
     /// Items of this owner, by id.
@@ -164,7 +118,7 @@ impl Responses {
             }
             // Items of the same turn are often needed too.
             for item in node
-                .map(|node| self.open(&node))
+                .map(|node| self.sealed_store.open_node::<StoredResponse>(&node))
                 .transpose()?
                 .iter()
                 .flat_map(StoredResponse::items)
@@ -192,14 +146,14 @@ impl Responses {
         }
         let now = unix_ms();
         let sealed = self.sealed_store.seal(SealedKind::Node, id, stored);
-        self.count_written(sealed.len());
+        self.sealed_store.count_written(sealed.len());
         let names = ids(&stored.input).chain(ids(output(&stored.response)));
         let mut node = Node {
             id: id.to_owned(),
             parent: ownership.parent.clone(),
             owner: ownership.owner.clone(),
             created: now,
-            expires: Some(self.retention.expires(now)),
+            expires: Some(expires(now, self.retention)),
             open,
             names: names.map(str::to_owned).collect(),
             sealed,

@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use throughline_conversations::responses::Retention;
+use throughline_conversations::sealed_store::Retention;
 use throughline_gateway::settings::{Limits, Thinking};
 
 use super::diagnostic::{Diagnostics, Problem, Report};

@@ -11,7 +11,7 @@ use throughline_codec::dialects::ollama::Ollama;
 use throughline_codec::dialects::openai_chat::OpenAiChat;
 use throughline_codec::dialects::openai_responses::OpenAiResponses;
 use throughline_codec::dialects::profile::Profile;
-use throughline_conversations::responses::Retention;
+use throughline_conversations::sealed_store::Retention;
 use throughline_gateway::backend::{Auth, Compat, RawText, Replay, Timeouts};
 use throughline_gateway::route::Routes;
 use throughline_gateway::settings::{Limits, Thinking};

@@ -7,7 +7,7 @@ mod models;
 mod upstream;
 
 use throughline_codec::text::{OnError, ReasoningFormat};
-use throughline_conversations::responses::Retention;
+use throughline_conversations::sealed_store::Retention;
 use throughline_gateway::backend::{Auth, Compat, RawText, Replay, Timeouts};
 use throughline_gateway::route::{Routes, Rule};
 use throughline_gateway::settings::{Limits, Policy, Thinking, ToolThinking, Unknown};
