@@ -21,12 +21,12 @@ pub(crate) fn reply(bytes: usize, format: Format, calls: usize) -> Input {
     let reasoning = prose(bytes / 2, &mut random);
     let mut text = format!("<think>\n{reasoning}\n</think>\n\n");
     let mut truth = Truth { reasoning, content: Some(String::new()), calls: Vec::new() };
-    for place in 0..=calls {
+    for round in 0..=calls {
         let answer = prose(bytes / 2 / (calls + 1), &mut random);
         text.push_str(&answer);
         truth.content.get_or_insert_default().push_str(&answer);
-        if place < calls {
-            let call = call(400, format, place, &mut random);
+        if round < calls {
+            let call = call(400, format, round, &mut random);
             text.push('\n');
             text.push_str(&call.text);
             text.push('\n');
@@ -120,8 +120,8 @@ pub(crate) fn tools(format: Format) -> Vec<(&'static str, Value)> {
 
 /// A call of `write_file` in this format. Formats with JSON get a list of
 /// edits; the others, whose values are text, get one long text.
-fn call(bytes: usize, format: Format, place: usize, random: &mut Random) -> Input {
-    let path = format!("src/reader_{place}.rs");
+fn call(bytes: usize, format: Format, number: usize, random: &mut Random) -> Input {
+    let path = format!("src/reader_{number}.rs");
     let (text, arguments) = match format {
         Format::Tags => panic!("there are no calls without a format"),
         Format::Hermes | Format::Mistral | Format::KimiK2 => {
@@ -185,7 +185,7 @@ fn code(bytes: usize, random: &mut Random) -> String {
     const LINES: [&str; 8] = [
         "    let mut total: Vec<u8> = Vec::with_capacity(names.len());",
         "    for (place, name) in names.iter().enumerate() {",
-        "        println!(\"{place}: {name}\\n\");",
+        "        println!(\"{number}: {name}\\n\");",
         "        if place < 10 && name != \"none\" {",
         "            total.push(name.len() as u8); // größer als null",
         "        }",
@@ -249,8 +249,8 @@ fn prose(bytes: usize, random: &mut Random) -> String {
     ];
     let mut text = String::with_capacity(bytes + 200);
     while text.len() < bytes {
-        for place in 0..6 + random.below(12) {
-            if place > 0 {
+        for index in 0..6 + random.below(12) {
+            if index > 0 {
                 text.push(' ');
             }
             text.push_str(WORDS[random.below(WORDS.len())]);

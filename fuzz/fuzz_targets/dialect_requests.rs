@@ -7,13 +7,13 @@ use throughline_codec::dialects::{CLIENT, RequestParts, Target, UPSTREAM};
 
 fuzz_target!(|input: &[u8]| {
     for client in CLIENT {
-        let asked = RequestParts {
+        let parts = RequestParts {
             path: "/v1beta/models/m:streamGenerateContent",
             query: "alt=sse",
             body: input,
             ..Default::default()
         };
-        let Ok(read) = client.read_request(&asked) else {
+        let Ok(read) = client.read_request(&parts) else {
             continue;
         };
         for upstream in UPSTREAM {
@@ -25,14 +25,14 @@ fuzz_target!(|input: &[u8]| {
             let Some(back) = CLIENT.iter().find(|back| back.name() == upstream.name()) else {
                 continue;
             };
-            let asked = RequestParts {
+            let parts = RequestParts {
                 path: &written.path,
                 query: &written.query,
                 body: &written.body,
                 ..Default::default()
             };
             // The request may be refused, as a provider would refuse it.
-            let _ = back.read_request(&asked);
+            let _ = back.read_request(&parts);
         }
     }
 });

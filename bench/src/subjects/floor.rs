@@ -10,8 +10,8 @@ pub(crate) struct Floor;
 
 impl Reading for Floor {
     fn push(&mut self, piece: &str, sink: &mut impl Sink) {
-        for place in memchr::memchr_iter(b'<', piece.as_bytes()) {
-            black_box(place);
+        for at in memchr::memchr_iter(b'<', piece.as_bytes()) {
+            black_box(at);
         }
         sink.content(piece);
     }

@@ -34,7 +34,7 @@ impl Reply {
 fn parts(block: &Block) -> Option<(BlockStart<'_>, Vec<Delta<'_>>)> {
     const EMPTY: Cow<'_, str> = Cow::Borrowed("");
     fn signed(signature: Option<&String>) -> Option<Delta<'_>> {
-        signature.map(|mark| Delta::Signature(mark.into()))
+        signature.map(|value| Delta::Signature(value.into()))
     }
     let (start, first, signature) = match block {
         Block::Text { text, signature, .. } => (

@@ -51,17 +51,17 @@ impl Fold {
                 self.reply.content.push(begun(block));
             }
             Event::BlockDelta { index, delta } => {
-                let place = self.open.iter().rev().find(|(number, _)| number == index);
-                if let Some((_, place)) = place
-                    && let Some(block) = self.reply.content.get_mut(*place)
+                let position = self.open.iter().rev().find(|(number, _)| number == index);
+                if let Some((_, position)) = position
+                    && let Some(block) = self.reply.content.get_mut(*position)
                 {
                     grow(block, delta);
                 }
             }
             Event::BlockEnded { index } => {
                 while let Some(at) = self.open.iter().position(|(number, _)| number == index) {
-                    let (_, place) = self.open.remove(at);
-                    if let Some(block) = self.reply.content.get_mut(place) {
+                    let (_, position) = self.open.remove(at);
+                    if let Some(block) = self.reply.content.get_mut(position) {
                         settle(block);
                     }
                 }
@@ -129,8 +129,8 @@ fn grow(block: &mut Block, delta: &Delta<'_>) {
             Block::Text { signature, .. }
             | Block::Thinking { signature, .. }
             | Block::ToolCall { signature, .. },
-            Delta::Signature(mark),
-        ) => *signature = Some(mark.clone().into_owned()),
+            Delta::Signature(value),
+        ) => *signature = Some(value.clone().into_owned()),
         _ => {}
     }
 }

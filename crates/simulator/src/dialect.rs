@@ -89,9 +89,9 @@ pub(crate) struct ServedDialects(Vec<&'static Dialect>);
 
 impl ServedDialects {
     /// The named dialects, or all of them if none is named.
-    pub(crate) fn new(asked: &[&'static Dialect]) -> Self {
+    pub(crate) fn new(chosen: &[&'static Dialect]) -> Self {
         let wanted = |dialect: &&Dialect| {
-            asked.is_empty() || asked.iter().any(|one| one.name == dialect.name)
+            chosen.is_empty() || chosen.iter().any(|one| one.name == dialect.name)
         };
         Self(DIALECTS.into_iter().filter(wanted).collect())
     }
@@ -121,11 +121,11 @@ pub(crate) fn find_dialect(
 mod tests {
     use super::*;
 
-    fn whose_words(asked: &[&str], path: &str, header: Option<&'static str>) -> &'static str {
-        let asked: Vec<_> = asked.iter().map(|name| Dialect::named(name).unwrap()).collect();
+    fn whose_words(chosen: &[&str], path: &str, header: Option<&'static str>) -> &'static str {
+        let chosen: Vec<_> = chosen.iter().map(|name| Dialect::named(name).unwrap()).collect();
         let headers = header.map(|name| (name.parse().unwrap(), "x".parse().unwrap()));
         let headers = headers.into_iter().collect();
-        let dialects = ServedDialects::new(&asked);
+        let dialects = ServedDialects::new(&chosen);
         dialects.for_request(&path.parse().unwrap(), &headers).name
     }
 

@@ -125,10 +125,10 @@ impl<'a> Exchange<'a> {
     }
 
     /// The model name in the reply: from the header, else the step, else the request.
-    pub(crate) fn answer_model(&self, asked: &str) -> String {
+    pub(crate) fn answer_model(&self, requested: &str) -> String {
         let from_step = self.step().and_then(|step| step.answer_model.as_deref());
         let from_header = self.controls.answer_model.as_deref();
-        from_header.or(from_step).unwrap_or(asked).to_owned()
+        from_header.or(from_step).unwrap_or(requested).to_owned()
     }
 
     /// The seed of the reply: it depends on the simulator's seed, the model and the conversation.

@@ -57,15 +57,15 @@ fn answer(
         paths.copied().any(|path| is_below(uri.path(), path))
     };
     let candidates: Vec<&'static Dialect> = simulator.dialects.iter().filter(here).collect();
-    let asked = dialect::find_dialect(&candidates, uri, headers);
-    let asked = asked.unwrap_or_else(|| simulator.dialects.for_request(uri, headers));
-    let written = match &asked.models {
+    let dialect = dialect::find_dialect(&candidates, uri, headers)
+        .unwrap_or_else(|| simulator.dialects.for_request(uri, headers));
+    let written = match &dialect.models {
         Some(models) => write(models),
         None => Err(Refusal::new(StatusCode::NOT_FOUND, "Not found")),
     };
     match written {
         Ok(written) => Json(written).into_response(),
-        Err(refusal) => refusal.respond(asked, id),
+        Err(refusal) => refusal.respond(dialect, id),
     }
 }
 

@@ -66,8 +66,8 @@ pub(crate) struct Script {
 
 /// Chooses the pieces of a reply.
 pub(crate) fn write(situation: &Situation, random: &mut Random) -> Script {
-    let asked = situation.user_text.to_lowercase();
-    if let Some(deltas) = situation.deltas.or_else(|| bench(&asked)) {
+    let user_text = situation.user_text.to_lowercase();
+    if let Some(deltas) = situation.deltas.or_else(|| bench(&user_text)) {
         return Script {
             pieces: vec![Piece::Text("tok ".repeat(deltas.clamp(1, MAX_DELTAS)))],
             scripted: true,
@@ -79,26 +79,26 @@ pub(crate) fn write(situation: &Situation, random: &mut Random) -> Script {
             pieces.push(Piece::Thinking(thought(situation, random)));
         }
     };
-    if situation.thinks && asked.contains("redacted") && situation.results.is_empty() {
+    if situation.thinks && user_text.contains("redacted") && situation.results.is_empty() {
         pieces.push(Piece::Redacted(thought(situation, random)));
     }
     think(&mut pieces, random);
-    let twice = asked.contains("think twice");
-    if let Some(tool) = tool_to_call(situation, &asked) {
+    let twice = user_text.contains("think twice");
+    if let Some(tool) = tool_to_call(situation, &user_text) {
         if situation.results.is_empty() {
             pieces.push(Piece::Text(format!("I will look with {}.", tool.name)));
         }
         if twice {
             think(&mut pieces, random);
         }
-        let calls = if situation.parallel && asked.contains("in parallel") { 2 } else { 1 };
+        let calls = if situation.parallel && user_text.contains("in parallel") { 2 } else { 1 };
         for _ in 0..calls {
             pieces.push(Piece::Tool {
                 name: tool.name.clone(),
                 input: fill(&tool.schema, "input", random, 0),
             });
         }
-    } else if asked.contains("only think") {
+    } else if user_text.contains("only think") {
         pieces.push(Piece::Text("Done.".to_owned()));
     } else {
         if twice {
@@ -170,18 +170,19 @@ impl Random {
     }
 }
 
-fn bench(asked: &str) -> Option<usize> {
-    let (_, rest) = asked.split_once("bench ")?;
+fn bench(user_text: &str) -> Option<usize> {
+    let (_, rest) = user_text.split_once("bench ")?;
     rest.split_whitespace().next()?.parse().ok()
 }
 
-fn tool_to_call<'a>(situation: &'a Situation, asked: &str) -> Option<&'a Tool> {
+fn tool_to_call<'a>(situation: &'a Situation, user_text: &str) -> Option<&'a Tool> {
     let named = |name: &str| situation.tools.iter().find(|tool| tool.name == name);
-    let mentioned = situation.tools.iter().find(|tool| has_word(asked, &tool.name.to_lowercase()));
+    let mentioned =
+        situation.tools.iter().find(|tool| has_word(user_text, &tool.name.to_lowercase()));
     let first = || mentioned.or(situation.tools.first());
     if !situation.results.is_empty() {
         // "think twice" asks for thinking, not for calls.
-        let rest = asked.replace("think twice", "");
+        let rest = user_text.replace("think twice", "");
         let wanted = if rest.contains("twice") || rest.contains("two tools") { 2 } else { 1 };
         let again = situation.rounds < wanted && situation.choice != Choice::Never;
         return again.then(first).flatten();
@@ -191,7 +192,7 @@ fn tool_to_call<'a>(situation: &'a Situation, asked: &str) -> Option<&'a Tool> {
         Choice::Any => first(),
         Choice::Named(name) => named(name),
         Choice::Auto => {
-            let wanted = has_word(asked, "tool") || has_word(asked, "tools");
+            let wanted = has_word(user_text, "tool") || has_word(user_text, "tools");
             if wanted { first() } else { mentioned }
         }
     }
@@ -236,7 +237,7 @@ fn thought(situation: &Situation, random: &mut Random) -> String {
 }
 
 fn answer(situation: &Situation, random: &mut Random) -> String {
-    let asked = quote(&situation.user_text);
+    let question = quote(&situation.user_text);
     match situation.results.as_slice() {
         [] => {
             let opening = random.pick(&["You asked", "Your words were", "The question was"]);
@@ -244,11 +245,11 @@ fn answer(situation: &Situation, random: &mut Random) -> String {
                 "This is the simulator's answer.",
                 "The simulator has no opinion, but it did think about it.",
             ]);
-            format!("{opening} {asked}. {closing}")
+            format!("{opening} {question}. {closing}")
         }
         results => {
             let quoted: Vec<String> = results.iter().map(|result| quote(result)).collect();
-            format!("The tool says {}. That answers {asked}.", quoted.join(" and "))
+            format!("The tool says {}. That answers {question}.", quoted.join(" and "))
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Words that make our texts hard to read, and names that say too little.
 
 use super::exceptions::Exceptions;
-use super::lexer::{self, Kind, is_word};
+use super::lexer::{self, Kind, Token, is_word};
 use super::{File, Finding};
 
 const EXCEPTIONS: Exceptions =
@@ -29,6 +29,15 @@ const NAMES: &[(&str, &str)] = &[
     (concat!("Sa", "id"), "name the type by its content"),
 ];
 
+/// Identifiers that say too little in a product, but are clear enough within a short test.
+const NAMES_OUTSIDE_TESTS: &[(&str, &str)] = &[
+    ("asked", "name the request, the question or the setting"),
+    ("mark", "write `signature`, `prefix` or `tag`"),
+    ("place", "write `index`, `position` or `path`"),
+    ("said", "name the content: `text`, `words`, `message`"),
+    ("stands", "use a word that says what it is"),
+];
+
 /// Beginnings of constants.
 const PREFIXES: &[(&str, &str)] = &[
     ("LONGEST_", "begin with `MAX_`"),
@@ -42,47 +51,44 @@ pub(super) fn check(files: &[File]) -> Vec<Finding> {
 }
 
 fn check_file(file: &File) -> Vec<Finding> {
-    if file.path.ends_with(".md") {
+    if [".md", ".py", ".js", ".mjs"].iter().any(|ending| file.path.ends_with(ending)) {
         return check_text(&file.path, 1, &file.text);
     }
     if !file.path.ends_with(".rs") {
         return Vec::new();
     }
     let tokens = lexer::tokens(&file.text);
-    let mut findings = Vec::new();
-    for token in &tokens {
-        if let Kind::Name(name) = token.kind
-            && let Some(remedy) = banned_name(name)
-        {
-            let what = format!("name `{name}`");
-            findings.push(Finding::new(&file.path, token.line, what, remedy));
-        }
+    let mut findings: Vec<Finding> =
+        tokens.iter().filter_map(|token| check_name(file, token, banned_name)).collect();
+    if lexer::is_test_file(&file.path) {
+        return findings;
     }
-    if has_public_texts(&file.path) {
-        for token in lexer::without_tests(&tokens) {
-            match token.kind {
-                Kind::Text(text) => findings.extend(check_text(&file.path, token.line, text)),
-                // The command line shows doc comments as help.
-                Kind::Comment(text) if file.path.starts_with("crates/server/src/cli") => {
-                    findings.extend(check_text(&file.path, token.line, text));
-                }
-                _ => {}
-            }
+    for token in lexer::without_tests(&tokens) {
+        findings.extend(check_name(file, &token, |name| find(NAMES_OUTSIDE_TESTS, name)));
+        if let Kind::Text(text) | Kind::Comment(text) = token.kind {
+            findings.extend(check_text(&file.path, token.line, text));
         }
     }
     findings
 }
 
-/// Sources whose strings reach users: errors, log lines, help.
-fn has_public_texts(path: &str) -> bool {
-    let sources = ["crates/server/src/", "crates/gateway/src/", "crates/conversations/src/"];
-    sources.iter().any(|folder| path.starts_with(folder)) && !lexer::is_test_file(path)
+fn check_name(
+    file: &File,
+    token: &Token<'_>,
+    remedy: impl Fn(&str) -> Option<&'static str>,
+) -> Option<Finding> {
+    let Kind::Name(name) = token.kind else { return None };
+    let remedy = remedy(name)?;
+    Some(Finding::new(&file.path, token.line, format!("name `{name}`"), remedy))
 }
 
 fn banned_name(name: &str) -> Option<&'static str> {
-    let exact = NAMES.iter().find(|(banned, _)| *banned == name);
     let prefixed = || PREFIXES.iter().find(|(prefix, _)| name.starts_with(prefix));
-    exact.or_else(prefixed).map(|(_, remedy)| *remedy)
+    find(NAMES, name).or_else(|| prefixed().map(|(_, remedy)| *remedy))
+}
+
+fn find(names: &[(&str, &'static str)], name: &str) -> Option<&'static str> {
+    names.iter().find(|(banned, _)| *banned == name).map(|(_, remedy)| *remedy)
 }
 
 /// Finds phrases in a text that begins in this line. A line end counts as a space.
@@ -160,12 +166,14 @@ mod tests {
     }
 
     #[test]
-    fn phrase_is_found_in_messages_but_not_in_comments() {
+    fn phrase_is_found_in_messages_and_comments_of_every_crate() {
         let phrase = PHRASES[3].0;
         let source = format!("// {phrase}\nfn f() {{ error(\"{phrase} asks\") }}\n");
-        assert_eq!(found("crates/server/src/auth.rs", &source).len(), 1);
-        assert_eq!(found("crates/server/src/cli.rs", &source).len(), 2);
-        assert!(found("crates/codec/src/lib.rs", &source).is_empty());
+        for path in ["crates/codec/src/lib.rs", "bench/src/main.rs", "fuzz/fuzz_targets/text.rs"] {
+            assert_eq!(found(path, &source).len(), 2, "{path}");
+        }
+        assert!(found("crates/codec/tests/text.rs", &source).is_empty());
+        assert_eq!(found("conformance/python/run.py", &format!("# {phrase}\n")).len(), 1);
     }
 
     #[test]
@@ -175,6 +183,13 @@ mod tests {
         let names: Vec<usize> =
             found("crates/codec/src/lib.rs", &source).iter().map(|(line, _)| *line).collect();
         assert_eq!(names, [1, 2]);
+    }
+
+    #[test]
+    fn short_name_is_found_outside_of_tests_only() {
+        let name = NAMES_OUTSIDE_TESTS[0].0;
+        let source = format!("fn {name}() {{}}\n#[cfg(test)]\nmod tests {{ fn {name}() {{}} }}\n");
+        assert_eq!(found("crates/codec/src/lib.rs", &source), [(1, format!("name `{name}`"))]);
     }
 
     #[test]

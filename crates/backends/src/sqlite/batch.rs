@@ -174,14 +174,14 @@ impl Statements {
         }
     }
 
-    /// Deletes rows. `place` names the table and the column that has one of the values.
-    pub(super) fn delete<'a, T>(&mut self, place: &str, values: impl Iterator<Item = T>)
+    /// Deletes rows. `column` names the table and the column that has one of the values.
+    pub(super) fn delete<'a, T>(&mut self, column: &str, values: impl Iterator<Item = T>)
     where
         T: sqlx::Encode<'a, Sqlite> + sqlx::Type<Sqlite>,
     {
         let mut values = values.peekable();
         while values.peek().is_some() {
-            let mut query = QueryBuilder::new(format!("DELETE FROM {place} IN "));
+            let mut query = QueryBuilder::new(format!("DELETE FROM {column} IN "));
             let values = values.by_ref().take(MAX_ROWS);
             query.push_tuples(values, |mut row, value| {
                 row.push_bind(value);

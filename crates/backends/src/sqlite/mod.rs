@@ -131,11 +131,11 @@ impl SqliteStore {
             sqlx::query("SELECT id, session, backend FROM mark").fetch_all(&self.pool).await?
         {
             let backend: String = row.try_get("backend")?;
-            let mark = StoredSession {
+            let session = StoredSession {
                 session: unsigned(row.try_get("session")?),
                 backend: backend.into(),
             };
-            snapshot.sessions.push((SessionTag(bytes(&row, "id")?), mark));
+            snapshot.sessions.push((SessionTag(bytes(&row, "id")?), session));
         }
         Ok(())
     }

@@ -11,7 +11,7 @@ use super::recipe::{Options, Recipe};
 use crate::dialects::ReplyReader;
 use crate::dialects::shared::block_emitter::{BlockEmitter, Growing};
 
-/// Stands behind the reader of an upstream dialect whose servers pass on what the model wrote.
+/// Wraps the reader of an upstream dialect whose servers send model text unparsed.
 ///
 /// Blocks other than text pass as they are, under new numbers; their order among the text stays.
 #[derive(Debug)]

@@ -49,7 +49,7 @@ impl Gateway {
                 }
                 continue;
             }
-            let asked = &before[std::mem::replace(&mut answered, at + 1)..];
+            let questions = &before[std::mem::replace(&mut answered, at + 1)..];
             // Every id that the gateway or a provider sends looks random.
             let lacks_id =
                 |block: &Block| matches!(block, Block::ToolCall { id, .. } if !looks_random(id));
@@ -57,7 +57,7 @@ impl Gateway {
                 continue;
             }
             lookups += 1;
-            let keys = call_keys(scope, &question(asked), &message.content);
+            let keys = call_keys(scope, &question(questions), &message.content);
             let Some(kept) = self.vault.find(&keys).await else {
                 continue;
             };

@@ -20,12 +20,12 @@ pub(crate) fn join_turns(messages: &mut Vec<Message>) {
         }
     }
     for message in &mut joined {
-        let says = |block: &Block| match block {
+        let has_content = |block: &Block| match block {
             Block::Text { text, signature, .. } => !text.is_empty() || signature.is_some(),
             _ => true,
         };
         if message.role == Role::Assistant {
-            message.content.retain(says);
+            message.content.retain(has_content);
         }
     }
     *messages = joined;

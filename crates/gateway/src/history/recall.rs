@@ -105,16 +105,16 @@ pub(crate) struct Recall<'a> {
 }
 
 impl Recall<'_> {
-    /// Restores one assistant message. `asked` are the messages it answers, `verdicts` are the
+    /// Restores one assistant message. `questions` are the messages it answers, `verdicts` are the
     /// memory's verdicts on its thinking.
     pub(crate) async fn message(
         &self,
         message: &Message,
-        asked: &[Message],
+        questions: &[Message],
         verdicts: &[Verdict],
     ) -> Vec<PastBlock> {
         let kept = match self.reads_past && self.lookups.lock().count_lookup() {
-            true => self.gateway.find_turn(self.scope, asked, &message.content).await,
+            true => self.gateway.find_turn(self.scope, questions, &message.content).await,
             false => None,
         };
         // Restore a turn once, even if the request names it more than once.

@@ -78,7 +78,7 @@ impl Gateway {
             if message.role != Role::Assistant {
                 continue;
             }
-            let asked = &request.messages[std::mem::replace(&mut answered, at + 1)..at];
+            let questions = &request.messages[std::mem::replace(&mut answered, at + 1)..at];
             if at < first {
                 continue;
             }
@@ -86,14 +86,14 @@ impl Gateway {
             let lacks_thinking = thinking && !content.iter().any(is_thinking);
             let lacks_signature = calls && content.iter().any(is_bare_call);
             if lacks_thinking || lacks_signature {
-                lacking.push((content, asked, lacks_thinking, lacks_signature));
+                lacking.push((content, questions, lacks_thinking, lacks_signature));
             }
         }
         // Check the latest messages first, because the model needs them most.
-        for (content, asked, lacks_thinking, lacks_signature) in
+        for (content, questions, lacks_thinking, lacks_signature) in
             lacking.into_iter().rev().take(MAX_RECENT_LOOKUPS)
         {
-            let kept = self.find_turn(&attempt.request.scope, asked, content).await;
+            let kept = self.find_turn(&attempt.request.scope, questions, content).await;
             let kept = kept.filter(|kept| kept.origin.domain == attempt.backend.domain);
             let lost = kept.map(|kept| LostParts::of(kept.blocks)).unwrap_or_default();
             let signed = |block: &Block| match block {
@@ -111,11 +111,11 @@ impl Gateway {
         false
     }
 
-    /// Finds a turn in the vault. `asked` are the messages that it answers.
+    /// Finds a turn in the vault. `questions` are the messages that it answers.
     pub(crate) async fn find_turn(
         &self,
         scope: &Scope,
-        asked: &[Message],
+        questions: &[Message],
         content: &[Block],
     ) -> Option<StoredTurn> {
         let mut keys = call_id_keys(scope, content);
@@ -126,7 +126,7 @@ impl Gateway {
             if text.trim().is_empty() || !self.vault.may_have(&scope.text(&text)) {
                 return None;
             }
-            keys.extend(scope.answer(&question(asked), &text));
+            keys.extend(scope.answer(&question(questions), &text));
         }
         self.vault.find(&keys).await
     }

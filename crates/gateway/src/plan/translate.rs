@@ -293,12 +293,12 @@ impl<'a> Draft<'a> {
             if message.role != Role::Assistant {
                 continue;
             }
-            let asked = &before[std::mem::replace(&mut answered, at + 1)..];
+            let questions = &before[std::mem::replace(&mut answered, at + 1)..];
             let blocks = message.content.iter().filter(|block| is_thinking(block));
             let sent = blocks.count();
             let (own, rest) = verdicts.split_at(sent.min(verdicts.len()));
             verdicts = rest;
-            let past = recall.message(message, asked, own).await;
+            let past = recall.message(message, questions, own).await;
             let position = if at >= open { Position::OpenLoop } else { Position::Earlier };
             let reported = adapted.blocks.len();
             message.content = history.message(at, past, position, &mut adapted);

@@ -50,8 +50,8 @@ impl Dropped {
             None if block.fate == Fate::LeftOut => (Fate::Sent, None),
             None => (block.fate, block.reason),
         };
-        let tells = tried || dropped.is_some() || block.prefix.is_some();
-        let outcome = block.key.filter(|_| tells).map(|key| Outcome {
+        let informative = tried || dropped.is_some() || block.prefix.is_some();
+        let outcome = block.key.filter(|_| informative).map(|key| Outcome {
             key,
             tried,
             prefix: block.prefix,

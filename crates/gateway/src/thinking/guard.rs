@@ -30,11 +30,11 @@ pub struct PrefixRecord {
 impl Guard {
     /// Whether a block is probably not valid after this prefix. `tried` is true if its maker is
     /// unknown.
-    pub(crate) fn is_stale(self, stands: Prefix, prefix_record: PrefixRecord, tried: bool) -> bool {
+    pub(crate) fn is_stale(self, prefix: Prefix, prefix_record: PrefixRecord, tried: bool) -> bool {
         match prefix_record.made {
             _ if self == Self::Off => false,
-            _ if prefix_record.dropped == Some(stands) => true,
-            Some(made) => made != stands,
+            _ if prefix_record.dropped == Some(prefix) => true,
+            Some(made) => made != prefix,
             // The block was made before it was known that this backend binds its blocks.
             None => self == Self::Learnt && !tried,
         }

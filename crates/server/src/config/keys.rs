@@ -60,9 +60,9 @@ fn not_available(row: &Row) -> Problem {
 fn unknown(section: &str, entry: &Entry) -> Problem {
     let key = entry.key.as_str();
     let header = schema::header(section);
-    let place =
+    let section_name =
         header.map_or_else(|| "at the top level".to_owned(), |header| format!("in {header}"));
-    let problem = Problem::new(format!("unknown key `{key}` {place}"));
+    let problem = Problem::new(format!("unknown key `{key}` {section_name}"));
     let here = || schema::rows_of(section).filter(|row| row.available).map(Row::key);
     // A known key in the wrong section is more likely than a typo: in TOML, every line after a header
     // belongs to that section.

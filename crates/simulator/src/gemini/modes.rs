@@ -38,12 +38,12 @@ impl ThinkingPlan {
     /// Reads the plan of a request, valid or not.
     pub(crate) fn read(request: &ParsedRequest, model: &Model) -> Self {
         let config = ThinkingConfig::read(request);
-        let asked = config.level.is_some() || config.shows;
+        let configured = config.level.is_some() || config.shows;
         let thinks = match (model.control, config.budget) {
             (Control::Levels { .. }, _) => true,
             (Control::Never, _) => false,
             (_, Some(budget)) => budget != 0,
-            (_, None) => model.thinks_by_default || asked,
+            (_, None) => model.thinks_by_default || configured,
         };
         Self { thinks, shows: thinks && config.shows }
     }

@@ -122,17 +122,17 @@ fn refuse(path: &[Step<'_>], problem: &Problem<'_>) -> Refusal {
 }
 
 fn unknown(path: &[Step<'_>]) -> Refusal {
-    let (name, place) = match path {
-        [place @ .., Step::Member(name)] => (*name, snake(&bracketed(place))),
-        place => ("", snake(&bracketed(place))),
+    let (name, parent) = match path {
+        [parent @ .., Step::Member(name)] => (*name, snake(&bracketed(parent))),
+        parent => ("", snake(&bracketed(parent))),
     };
-    unknown_name(name, &place)
+    unknown_name(name, &parent)
 }
 
-fn unknown_name(name: &str, place: &str) -> Refusal {
-    let place = if place.is_empty() { String::new() } else { format!(" at '{place}'") };
+fn unknown_name(name: &str, path: &str) -> Refusal {
+    let path = if path.is_empty() { String::new() } else { format!(" at '{path}'") };
     Refusal::invalid(format!(
-        "Invalid JSON payload received. Unknown name \"{name}\"{place}: Cannot find field."
+        "Invalid JSON payload received. Unknown name \"{name}\"{path}: Cannot find field."
     ))
 }
 

@@ -45,12 +45,12 @@ pub(crate) fn refuse_thinking(model: &str) -> Refusal {
 
 /// Refuses what the model cannot do.
 pub(super) fn check(request: &ParsedRequest) -> Result<(), Refusal> {
-    let asked = match request.get("think") {
+    let wants_thinking = match request.get("think") {
         Value::Bool(wanted) => *wanted,
         Value::String(_) => true,
         _ => false,
     };
-    match asked && !thinks(request.model()) {
+    match wants_thinking && !thinks(request.model()) {
         true => Err(refuse_thinking(request.model())),
         false => Ok(()),
     }

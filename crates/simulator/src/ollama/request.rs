@@ -121,11 +121,11 @@ impl ParsedRequest {
 
     /// What the reply depends on, apart from the seed.
     pub(super) fn situation(&self, deltas: Option<usize>) -> Situation {
-        let mut asked = self.messages.iter().rev();
+        let mut newest_first = self.messages.iter().rev();
         let is_question = |message: &&Value| is(message, "user") && !own(message).is_empty();
         let since = self.messages.iter().rev();
         Situation {
-            user_text: asked.find(is_question).map(own).unwrap_or_default().to_owned(),
+            user_text: newest_first.find(is_question).map(own).unwrap_or_default().to_owned(),
             results: self
                 .last_entries()
                 .filter(|entry| is(entry, "tool"))
@@ -162,7 +162,7 @@ impl ParsedRequest {
 
 /// Whether a message has this role, in any letter case.
 pub(super) fn is(message: &Value, role: &str) -> bool {
-    message["role"].as_str().is_some_and(|said| said.eq_ignore_ascii_case(role))
+    message["role"].as_str().is_some_and(|found| found.eq_ignore_ascii_case(role))
 }
 
 /// The text of a message.

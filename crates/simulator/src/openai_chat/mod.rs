@@ -80,13 +80,13 @@ async fn completions(
     headers: HeaderMap,
     body: Bytes,
 ) -> Response {
-    let asked = read(&body).and_then(|body| {
+    let parsed = read(&body).and_then(|body| {
         let request = ParsedRequest::read(body);
         let usual = simulator.options.variant;
         let variant = Variant::of(&headers, usual, request.model())?;
         Ok((request, variant))
     });
-    let response = match asked {
+    let response = match parsed {
         Ok((request, variant)) => match answer(&simulator, &headers, &request, variant).await {
             Ok(response) => response,
             Err(refusal) => refusal.respond(variant.dialect, &id),

@@ -24,7 +24,7 @@ pub(crate) struct ThinkingPlan {
 
 impl ThinkingPlan {
     pub(crate) fn read(request: &ParsedRequest, variant: &Variant) -> Self {
-        let asked = variant.switches.iter().find_map(|switch| switch_state(request, *switch));
+        let switched = variant.switches.iter().find_map(|switch| switch_state(request, *switch));
         let default = match Rules::of(request.model()) {
             rules if variant.official => rules.thinks,
             _ => variant.thinks_by_default,
@@ -51,7 +51,7 @@ impl ThinkingPlan {
             reasoning_output => reasoning_output,
         };
         Self {
-            thinks: always || asked.unwrap_or(default) && !never,
+            thinks: always || switched.unwrap_or(default) && !never,
             reasoning_output,
             shown: !hidden,
         }
@@ -157,8 +157,8 @@ pub(crate) fn check(
     if variant.official {
         check_official(request, plan)?;
     }
-    let asked = switch_state(request, ThinkingSwitch::Effort) == Some(true);
-    if variant.name == "ollama" && asked && !ollama::thinks(request.model()) {
+    let wants_thinking = switch_state(request, ThinkingSwitch::Effort) == Some(true);
+    if variant.name == "ollama" && wants_thinking && !ollama::thinks(request.model()) {
         return Err(ollama::refuse_thinking(request.model()));
     }
     Ok(())

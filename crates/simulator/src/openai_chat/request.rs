@@ -138,8 +138,8 @@ impl ParsedRequest {
 
     /// The user's last text.
     pub(crate) fn user_text(&self) -> String {
-        let asked = self.messages().iter().rev();
-        asked
+        let newest_first = self.messages().iter().rev();
+        newest_first
             .filter(|message| is(message, "user"))
             .map(user_words)
             .find(|text| !text.is_empty())

@@ -22,11 +22,11 @@ pub(crate) fn compose(exchange: &Exchange<'_>, request: &ParsedRequest, model: &
     let seed = exchange.seed(&request.model, &request.conversation());
     let limits = Limits { stop_sequences: &[], tokens: request.get("max_output_tokens").as_u64() };
     let draft = Draft::write(exchange, &seed, limits, || situation(exchange, request, model));
-    let asked = request.user_text().to_lowercase();
+    let user_text = request.user_text().to_lowercase();
     let ending = match draft.ending {
         draft::Ending::Limit => Ending::Incomplete("max_output_tokens"),
-        _ if asked.contains(FILTERED) => Ending::Incomplete("content_filter"),
-        _ if asked.contains(FAILS) => Ending::Failed,
+        _ if user_text.contains(FILTERED) => Ending::Incomplete("content_filter"),
+        _ if user_text.contains(FAILS) => Ending::Failed,
         _ => Ending::Completed,
     };
     let usage = Usage {
@@ -38,7 +38,7 @@ pub(crate) fn compose(exchange: &Exchange<'_>, request: &ParsedRequest, model: &
     if draft.ending != draft::Ending::Limit && ending != Ending::Completed {
         halve(&mut pieces);
     }
-    let writer = Writer { exchange, request, model, seed, refuses: asked.contains(REFUSES) };
+    let writer = Writer { exchange, request, model, seed, refuses: user_text.contains(REFUSES) };
     let mut outputs = writer.outputs(pieces);
     if let Some(last) = outputs.last_mut() {
         last.whole = ending == Ending::Completed;

@@ -41,14 +41,14 @@ struct Writer {
 }
 
 /// The position of a text within its item.
-struct Place<'a> {
+struct PartPosition<'a> {
     item: &'a str,
     output: usize,
     /// The member with the index of the part, if the item has parts.
     part: Option<(&'static str, usize)>,
 }
 
-impl Place<'_> {
+impl PartPosition<'_> {
     /// The members of an event for this position.
     fn event(&self, kind: &str, more: Value) -> Value {
         let mut event = json!({"type": kind, "item_id": self.item, "output_index": self.output});
@@ -74,7 +74,7 @@ impl Writer {
         self.event(
             json!({"type": "response.output_item.added", "output_index": index, "item": item}),
         );
-        let position = |part| Place { item: &output.id, output: index, part };
+        let position = |part| PartPosition { item: &output.id, output: index, part };
         match &output.content {
             Content::Reasoning { summary, raw, .. } => {
                 for (at, text) in summary.iter().enumerate() {
@@ -135,7 +135,7 @@ impl Writer {
         item
     }
 
-    fn summary(&mut self, position: &Place<'_>, text: &str, broken: bool) {
+    fn summary(&mut self, position: &PartPosition<'_>, text: &str, broken: bool) {
         let part = json!({ "part": summary_part("") });
         self.event(position.event("response.reasoning_summary_part.added", part));
         self.deltas(position, "response.reasoning_summary_text", text, "");
@@ -147,7 +147,7 @@ impl Writer {
         }
     }
 
-    fn part(&mut self, position: &Place<'_>, kind: &Part, text: &str, broken: bool) {
+    fn part(&mut self, position: &PartPosition<'_>, kind: &Part, text: &str, broken: bool) {
         let added = json!({ "part": (kind.part)("") });
         self.event(position.event("response.content_part.added", added));
         self.deltas(position, kind.event, text, kind.extra);
@@ -163,7 +163,7 @@ impl Writer {
     }
 
     /// Deltas are formatted by hand because a bench sends 200,000 of them.
-    fn deltas(&mut self, position: &Place<'_>, event: &str, text: &str, extra: &str) {
+    fn deltas(&mut self, position: &PartPosition<'_>, event: &str, text: &str, extra: &str) {
         let (item, output) = (Value::from(position.item), position.output);
         let part =
             position.part.map(|(key, index)| format!(",\"{key}\":{index}")).unwrap_or_default();

@@ -70,8 +70,8 @@ impl ParsedRequest {
 
     /// The effort of the request, else the model's default.
     pub(crate) fn effort<'a>(&'a self, model: &'a Model) -> &'a str {
-        let asked = self.get("reasoning")["effort"].as_str();
-        asked.unwrap_or(model.default_effort)
+        let effort = self.get("reasoning")["effort"].as_str();
+        effort.unwrap_or(model.default_effort)
     }
 
     /// Whether the client asked for a reasoning summary.
@@ -83,8 +83,8 @@ impl ParsedRequest {
     /// Whether the reply includes encrypted reasoning. Without a store it is the only way to send
     /// reasoning back.
     pub(crate) fn wants_encrypted(&self) -> bool {
-        let mut asked = list(&self.body, "include").iter();
-        !self.store || asked.any(|value| value == "reasoning.encrypted_content")
+        let mut include = list(&self.body, "include").iter();
+        !self.store || include.any(|value| value == "reasoning.encrypted_content")
     }
 
     /// The functions the model can call.
@@ -145,8 +145,8 @@ impl ParsedRequest {
 
     /// The user's last text.
     pub(crate) fn user_text(&self) -> String {
-        let asked = self.items.iter().rev().filter_map(Item::asks);
-        asked.into_iter().next().unwrap_or_default()
+        let newest_first = self.items.iter().rev().filter_map(Item::asks);
+        newest_first.into_iter().next().unwrap_or_default()
     }
 
     /// The tool results after the model's last item.

@@ -75,7 +75,7 @@ pub(super) fn resume(
     messages: &mut Vec<Message>,
 ) -> Result<Vec<AnsweredCall>, Fault> {
     let mut answered = Vec::new();
-    let places = places(messages);
+    let call_positions = call_positions(messages);
     let mut results = results(messages);
     let mut made: BTreeMap<usize, Vec<Block>> = BTreeMap::new();
     for entry in entries.elements()? {
@@ -92,7 +92,7 @@ pub(super) fn resume(
                 "is no interrupt of this gateway; theirs are `{PREFIX}` and the id of a tool call"
             )));
         };
-        let Some(place) = places.get(call) else {
+        let Some(at) = call_positions.get(call) else {
             return Err(interrupt.refuse(&format!(
                 "tool call `{call}` is not in `messages`; send the messages of the run it interrupted"
             )));
@@ -109,7 +109,7 @@ pub(super) fn resume(
             }
             (false, _) => ("The call was cancelled.".to_owned(), true),
         };
-        made.entry(*place).or_default().push(Block::ToolResult {
+        made.entry(*at).or_default().push(Block::ToolResult {
             id: call.to_owned(),
             name: None,
             content: vec![Block::text(&*content)],
@@ -127,8 +127,8 @@ pub(super) fn refuse_unanswered(
     messages: &[Message],
 ) -> Result<(), Fault> {
     let spoke = |message: &&Message| {
-        let said = |block: &Block| !matches!(block, Block::ToolResult { .. });
-        message.role == Role::Assistant || message.content.iter().any(said)
+        let is_no_result = |block: &Block| !matches!(block, Block::ToolResult { .. });
+        message.role == Role::Assistant || message.content.iter().any(is_no_result)
     };
     // A later message means that the user no longer waits.
     let Some(last) = messages.iter().rfind(spoke) else {
@@ -162,13 +162,13 @@ fn read_payload(payload: &Value) -> (String, bool) {
 }
 
 /// The message index of each call.
-fn places(messages: &[Message]) -> HashMap<String, usize> {
+fn call_positions(messages: &[Message]) -> HashMap<String, usize> {
     let blocks = messages
         .iter()
         .enumerate()
-        .flat_map(|(place, message)| message.content.iter().map(move |block| (place, block)));
-    let call = |(place, block): (usize, &Block)| match block {
-        Block::ToolCall { id, .. } => Some((id.clone(), place)),
+        .flat_map(|(at, message)| message.content.iter().map(move |block| (at, block)));
+    let call = |(at, block): (usize, &Block)| match block {
+        Block::ToolCall { id, .. } => Some((id.clone(), at)),
         _ => None,
     };
     blocks.filter_map(call).collect()
@@ -188,9 +188,9 @@ pub(super) fn results(messages: &[Message]) -> HashSet<String> {
 pub(super) fn insert_results(made: BTreeMap<usize, Vec<Block>>, messages: &mut Vec<Message>) {
     let mut rest = std::mem::take(messages).into_iter().enumerate().peekable();
     let mut made = made.into_iter().peekable();
-    while let Some((place, message)) = rest.next() {
+    while let Some((at, message)) = rest.next() {
         messages.push(message);
-        let Some((_, blocks)) = made.next_if(|(of, _)| *of == place) else {
+        let Some((_, blocks)) = made.next_if(|(of, _)| *of == at) else {
             continue;
         };
         let results = |(_, message): &(usize, Message)| {

@@ -118,13 +118,13 @@ impl Run {
             self.name(event);
             let mut result = event.object("result");
             result.text("finishReason", finish_word(reason, !calls.is_empty()));
-            for (name, said) in [
+            for (name, value) in [
                 ("sequence", &details.sequence),
                 ("category", &details.category),
                 ("explanation", &details.explanation),
             ] {
-                if let Some(said) = said {
-                    result.text(name, said);
+                if let Some(value) = value {
+                    result.text(name, value);
                 }
             }
             result.end();

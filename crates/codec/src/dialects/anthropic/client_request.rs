@@ -32,11 +32,11 @@ pub(super) const KNOWN: &[&str] = &[
 ];
 
 /// Reads a request.
-pub(super) fn read(asked: &RequestParts<'_>) -> Result<Lossy<Request>, Fault> {
-    let body = read_object(asked.body, asked.max_depth)?;
+pub(super) fn read(parts: &RequestParts<'_>) -> Result<Lossy<Request>, Fault> {
+    let body = read_object(parts.body, parts.max_depth)?;
     let root = Node::dotted(&body);
     let mut reading = RequestReader {
-        inputs: inputs(asked.body).unwrap_or_default(),
+        inputs: inputs(parts.body).unwrap_or_default(),
         ..RequestReader::default()
     };
     let mut request = Request {
@@ -48,7 +48,7 @@ pub(super) fn read(asked: &RequestParts<'_>) -> Result<Lossy<Request>, Fault> {
         ..Request::default()
     };
     // A request that only counts tokens needs no limit.
-    if request.max_tokens.is_none() && !asked.path.ends_with("/count_tokens") {
+    if request.max_tokens.is_none() && !parts.path.ends_with("/count_tokens") {
         root.need("max_tokens")?;
     }
     if let Some(system) = root.get("system") {
@@ -56,7 +56,7 @@ pub(super) fn read(asked: &RequestParts<'_>) -> Result<Lossy<Request>, Fault> {
     }
     let messages = root.need("messages")?;
     for message in messages.elements()? {
-        let read = reading.message(&message, request.messages.len(), asked.body)?;
+        let read = reading.message(&message, request.messages.len(), parts.body)?;
         request.messages.push(read);
     }
     if request.messages.is_empty() {
@@ -126,9 +126,9 @@ impl RequestReader {
             _ => self.content(&node.need("content")?)?,
         };
         let mut message = Message { role, content };
-        for (place, block) in message.content.iter_mut().enumerate() {
+        for (number, block) in message.content.iter_mut().enumerate() {
             if let Block::ToolCall { arguments, .. } = block
-                && let Some(span) = self.inputs.get(&(at, place))
+                && let Some(span) = self.inputs.get(&(at, number))
             {
                 *arguments = String::from_utf8_lossy(slice(body, span)).into_owned();
             }
@@ -408,10 +408,10 @@ fn inputs(body: &[u8]) -> Result<HashMap<(usize, usize), Span>, JsonError> {
                 content = Some(span);
             }
         })?;
-        for (place, block) in objects(body, content)?.into_iter().enumerate() {
+        for (number, block) in objects(body, content)?.into_iter().enumerate() {
             each_object_member(body, block, |key, kind, span| {
                 if key == b"input" && kind == Kind::Object {
-                    found.insert((at, place), span);
+                    found.insert((at, number), span);
                 }
             })?;
         }

@@ -53,7 +53,7 @@ impl Writer {
     fn model<'a>(&'a self, theirs: &'a str) -> &'a str {
         match self.model.as_str() {
             "" => theirs,
-            asked => asked,
+            requested => requested,
         }
     }
 

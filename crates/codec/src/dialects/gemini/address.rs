@@ -105,8 +105,8 @@ pub fn write(model: &str, method: Method, variant: Variant) -> String {
         (false, None) => "/v1beta/models/",
     });
     if project || publisher {
-        for (place, segment) in name.split('/').enumerate() {
-            if place > 0 {
+        for (index, segment) in name.split('/').enumerate() {
+            if index > 0 {
                 path.push('/');
             }
             encode(segment, &mut path);

@@ -36,7 +36,7 @@ pub struct Writer {
     open: OpenBlocks<OpenBlock>,
     usage: Usage,
     /// Number of bytes of the answer so far, and its sources.
-    said: usize,
+    answer_bytes: usize,
     /// Whether thoughts were written.
     thought: bool,
     grounding: Grounding,
@@ -97,7 +97,7 @@ impl Writer {
             framing,
             open: OpenBlocks::default(),
             usage: Usage::default(),
-            said: 0,
+            answer_bytes: 0,
             thought: false,
             grounding: Grounding::default(),
             details: EndDetails::default(),
@@ -157,8 +157,8 @@ impl Writer {
         let open = match block {
             BlockStart::Text { text } | BlockStart::Refusal { text } => {
                 self.text(text, false, out);
-                let before = self.said;
-                self.said += text.len();
+                let before = self.answer_bytes;
+                self.answer_bytes += text.len();
                 OpenBlock::Text {
                     signature: String::new(),
                     text: text.clone().into_owned(),
@@ -196,7 +196,7 @@ impl Writer {
         match (open, delta) {
             (OpenBlock::Text { text, .. }, Delta::Text(more)) => {
                 text.push_str(more);
-                self.said += more.len();
+                self.answer_bytes += more.len();
                 self.text(more, false, out);
             }
             (OpenBlock::Text { citations, .. }, Delta::Citation(citation)) => {
@@ -213,10 +213,10 @@ impl Writer {
                 OpenBlock::Text { signature, .. }
                 | OpenBlock::Thinking { signature }
                 | OpenBlock::Call { signature, .. },
-                Delta::Signature(mark),
+                Delta::Signature(value),
             ) => {
                 signature.clear();
-                signature.push_str(mark);
+                signature.push_str(value);
             }
             (OpenBlock::Opaque { own: true, value }, Delta::Opaque(more)) => value.push_str(more),
             _ => {}

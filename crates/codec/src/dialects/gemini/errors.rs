@@ -54,7 +54,7 @@ pub(crate) fn read_value(value: &Value, kind: FaultKind) -> Option<Fault> {
         // The dialect has no status words for these.
         (Some(FaultKind::Invalid), Some(FaultKind::TooLarge)) => FaultKind::TooLarge,
         (Some(FaultKind::Overloaded), Some(FaultKind::Unreachable)) => FaultKind::Unreachable,
-        (said, of_code) => said.or(of_code).unwrap_or(kind),
+        (of_word, of_code) => of_word.or(of_code).unwrap_or(kind),
     };
     let message = match error {
         Value::String(message) => message,

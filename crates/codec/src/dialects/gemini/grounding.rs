@@ -118,7 +118,7 @@ impl Grounded {
 /// The citations of a text at this byte offset. A range is kept only if the text there matches,
 /// because it may refer to a part or to something we do not have.
 pub(crate) fn cite(all: Vec<Grounded>, text: &str, before: usize) -> Vec<Citation> {
-    let place = |grounded: &Grounded| {
+    let range = |grounded: &Grounded| {
         let (start, end, words) = grounded.segment.as_ref()?;
         let fits = |start: usize, end: usize| {
             let found = text.get(start..end).filter(|found| !found.is_empty())?;
@@ -129,8 +129,8 @@ pub(crate) fn cite(all: Vec<Grounded>, text: &str, before: usize) -> Vec<Citatio
         let own = whole.and_then(|(start, end)| fits(start, end));
         own.or_else(|| fits(*start, *end).filter(|_| words.is_some()))
     };
-    let places: Vec<Option<(usize, usize)>> = all.iter().map(place).collect();
-    let mut at: Vec<usize> = places.iter().flatten().flat_map(|(a, b)| [*a, *b]).collect();
+    let ranges: Vec<Option<(usize, usize)>> = all.iter().map(range).collect();
+    let mut at: Vec<usize> = ranges.iter().flatten().flat_map(|(a, b)| [*a, *b]).collect();
     at.sort_unstable();
     let (mut count, mut last) = (0, 0);
     let mut characters = HashMap::new();
@@ -140,12 +140,12 @@ pub(crate) fn cite(all: Vec<Grounded>, text: &str, before: usize) -> Vec<Citatio
         last = at;
         characters.insert(at, count);
     }
-    let placed = all.into_iter().zip(places);
+    let placed = all.into_iter().zip(ranges);
     placed
-        .map(|(grounded, place)| {
+        .map(|(grounded, range)| {
             let at = |at: usize| characters.get(&at).copied();
             Citation {
-                span: place.and_then(|(start, end)| Some((at(start)?, at(end)?))),
+                span: range.and_then(|(start, end)| Some((at(start)?, at(end)?))),
                 ..grounded.citation
             }
         })
@@ -172,13 +172,13 @@ impl Grounding {
         let mut bytes = HashMap::new();
         let mut wanted = at.into_iter().peekable();
         let ends = text.char_indices().map(|(at, _)| at).chain([text.len()]);
-        for (count, place) in (0u64..).zip(ends) {
+        for (count, offset) in (0u64..).zip(ends) {
             if wanted.next_if_eq(&count).is_some() {
-                bytes.insert(count, place);
+                bytes.insert(count, offset);
             }
         }
         // Positions after the end of the text mean its end.
-        let place = |at: u64| bytes.get(&at).copied().unwrap_or(text.len());
+        let offset = |at: u64| bytes.get(&at).copied().unwrap_or(text.len());
         for citation in citations {
             let chunk = match (citation.written_by(NAME), &citation.url) {
                 (Some(own), _) => own.clone(),
@@ -189,7 +189,7 @@ impl Grounding {
                 (None, None) => continue,
             };
             let (start, end) = match citation.span {
-                Some((start, end)) => (place(start), place(end)),
+                Some((start, end)) => (offset(start), offset(end)),
                 None => (0, text.len()),
             };
             let index = self.index(chunk);

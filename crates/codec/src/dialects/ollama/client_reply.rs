@@ -280,7 +280,7 @@ impl ReplyWriter for Writer {
         }
         text.extend(reply.details.explanation.as_deref());
         let mut out = self.head.clone();
-        let said = |out: &mut Vec<u8>, name: &str| {
+        let write_texts = |out: &mut Vec<u8>, name: &str| {
             out.extend_from_slice(format!("\"{name}\":").as_bytes());
             quote_bytes(&text, out);
             if !thinking.is_empty() {
@@ -289,10 +289,10 @@ impl ReplyWriter for Writer {
             }
         };
         match self.form.whole {
-            WholeForm::Response => said(&mut out, "response"),
+            WholeForm::Response => write_texts(&mut out, "response"),
             WholeForm::Message => {
                 out.extend_from_slice(b"\"message\":{\"role\":\"assistant\",");
-                said(&mut out, "content");
+                write_texts(&mut out, "content");
                 if called > 0 {
                     out.extend_from_slice(b",\"tool_calls\":[");
                     out.extend_from_slice(&calls);

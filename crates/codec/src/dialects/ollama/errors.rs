@@ -19,8 +19,8 @@ pub(super) fn body(fault: &Fault) -> Vec<u8> {
 /// Reads an error inside a reply. Only its text shows the kind.
 pub(super) fn read_inside(json: &[u8], kind: Kind, error: &Span) -> Option<Fault> {
     let mut fault = openai_errors::read_inside(json, kind, error)?;
-    let says = |words: &str| fault.message.contains(words);
-    if fault.kind == FaultKind::Internal && (says("server busy") || says("overloaded")) {
+    let contains = |words: &str| fault.message.contains(words);
+    if fault.kind == FaultKind::Internal && (contains("server busy") || contains("overloaded")) {
         fault.kind = FaultKind::Overloaded;
     }
     Some(fault)

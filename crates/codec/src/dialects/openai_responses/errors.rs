@@ -76,7 +76,7 @@ pub(super) fn read(status: u16, body: &[u8]) -> Fault {
     // Some servers send only the message, some omit the envelope.
     let message = ["/error/message", "/error", "/message", "/detail"]
         .into_iter()
-        .find_map(|place| value.pointer(place)?.as_str())
+        .find_map(|pointer| value.pointer(pointer)?.as_str())
         .filter(|message| !message.is_empty());
     let fault = match message {
         Some(message) => Fault::new(kind, message),
@@ -92,7 +92,7 @@ pub(super) fn refused_reasoning(status: u16, body: &[u8]) -> Option<RefusalKind>
         return None;
     }
     let value: Value = serde_json::from_slice(body).unwrap_or_default();
-    let text = |place| value.pointer(place).and_then(Value::as_str).unwrap_or_default();
+    let text = |pointer| value.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
     let message = text("/error/message");
     let unread = text("/error/code") == "invalid_encrypted_content"
         || message.contains("ncrypted content") && message.contains("could not be verified")

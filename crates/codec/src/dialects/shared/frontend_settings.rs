@@ -52,11 +52,11 @@ pub(crate) fn settings(
     losses: &mut Vec<Loss>,
 ) -> Result<(), Fault> {
     // A front end without a model picker sends an empty string.
-    let said = |name| Ok(string(node, name)?.filter(|text| !text.is_empty()));
-    if let Some(model) = said("model")? {
+    let filled = |name| Ok(string(node, name)?.filter(|text| !text.is_empty()));
+    if let Some(model) = filled("model")? {
         request.model = model;
     }
-    request.backend = said("backend")?.or(request.backend.take());
+    request.backend = filled("backend")?.or(request.backend.take());
     if let Some(choice) = node.get("tool_choice") {
         request.tool_choice = Some(read_choice(&choice)?);
     }
@@ -74,13 +74,13 @@ pub(crate) fn settings(
 
 /// Reads sampling settings.
 pub(crate) fn sample(node: &Node<'_>, request: &mut Request) -> Result<(), Fault> {
-    let (said, before) = (read_sampling(node)?, &mut request.sampling);
-    before.temperature = said.temperature.or(before.temperature);
-    before.top_p = said.top_p.or(before.top_p);
-    before.top_k = said.top_k.or(before.top_k);
-    before.seed = said.seed.or(before.seed);
-    before.presence_penalty = said.presence_penalty.or(before.presence_penalty);
-    before.frequency_penalty = said.frequency_penalty.or(before.frequency_penalty);
+    let (new, before) = (read_sampling(node)?, &mut request.sampling);
+    before.temperature = new.temperature.or(before.temperature);
+    before.top_p = new.top_p.or(before.top_p);
+    before.top_k = new.top_k.or(before.top_k);
+    before.seed = new.seed.or(before.seed);
+    before.presence_penalty = new.presence_penalty.or(before.presence_penalty);
+    before.frequency_penalty = new.frequency_penalty.or(before.frequency_penalty);
     Ok(())
 }
 

@@ -75,7 +75,7 @@ pub(crate) fn place_of(
         return Ok(None);
     };
     match cards.iter().position(|card| card.name == value) {
-        Some(place) => Ok(Some(place)),
+        Some(index) => Ok(Some(index)),
         None => Err(Fault::at(name, format!("`{value}` is not in the list of models"))),
     }
 }

@@ -31,9 +31,9 @@ const ENCRYPTED: &[(&str, &str)] = &[(OURS, REDACTED), ("anthropic", "redactedDa
 /// Reads the value from a member of a part.
 pub(super) fn read<'a>(part: &Node<'a>, member: &str) -> Option<ProviderValue<'a>> {
     let metadata = part.value().get(member)?;
-    let find = |places: &[(&str, &str)]| {
+    let find = |members: &[(&str, &str)]| {
         let text = |(provider, name): &(&str, &str)| metadata.get(provider)?.get(name)?.as_str();
-        places.iter().filter_map(text).find(|text| !text.is_empty())
+        members.iter().filter_map(text).find(|text| !text.is_empty())
     };
     let redacted = find(ENCRYPTED).map(ProviderValue::Redacted);
     redacted.or_else(|| find(SIGNATURES).map(ProviderValue::Signature))
@@ -48,8 +48,8 @@ pub(super) fn signature(part: &Node<'_>, member: &str) -> Option<String> {
 }
 
 /// Writes the metadata member of a chunk, with a comma before it.
-pub(super) fn write(mark: ProviderValue<'_>, out: &mut Vec<u8>) {
-    let (name, text) = match mark {
+pub(super) fn write(value: ProviderValue<'_>, out: &mut Vec<u8>) {
+    let (name, text) = match value {
         ProviderValue::Signature(text) => (SIGNATURE, text),
         ProviderValue::Redacted(text) => (REDACTED, text),
     };

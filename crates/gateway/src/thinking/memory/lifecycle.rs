@@ -89,10 +89,13 @@ impl State {
         }
         // Token counts and helper requests carry no thinking, so they do not show what the client
         // still holds.
-        let tells = question.has_assistant && question.blocks.iter().any(Option::is_some);
+        let shows_blocks = question.has_assistant && question.blocks.iter().any(Option::is_some);
         let threshold = question.rules.orphan_threshold.as_millis() as u64;
-        let present: HashSet<&BlockKey> =
-            if tells { question.blocks.iter().flatten().collect() } else { Default::default() };
+        let present: HashSet<&BlockKey> = if shows_blocks {
+            question.blocks.iter().flatten().collect()
+        } else {
+            Default::default()
+        };
         for (key, status) in &mut conversation.statuses {
             if status.gone {
                 continue;
@@ -100,7 +103,7 @@ impl State {
             let age = question.now.saturating_sub(status.registered);
             let (count, why) = if status.session != session {
                 (&mut summary.old_session, "old session")
-            } else if !tells || present.contains(key) {
+            } else if !shows_blocks || present.contains(key) {
                 continue;
             } else if status.confirmed {
                 (&mut summary.confirmed_unused, "confirmed and no longer used")

@@ -221,22 +221,22 @@ impl Writer {
         id
     }
 
-    fn end_reasoning(&self, id: &str, mark: &str, out: &mut Vec<u8>) {
+    fn end_reasoning(&self, id: &str, signature: &str, out: &mut Vec<u8>) {
         border("REASONING_MESSAGE_END", About::Message(id), out);
-        self.seal("message", id, mark, out);
+        self.seal("message", id, signature, out);
         border("REASONING_END", About::Message(id), out);
     }
 
     /// Writes the encrypted value of a message or call, which must be known to the client by now.
-    fn seal(&self, subtype: &str, id: &str, mark: &str, out: &mut Vec<u8>) {
-        if mark.is_empty() || self.run.reasoning != ReasoningForm::Reasoning {
+    fn seal(&self, subtype: &str, id: &str, signature: &str, out: &mut Vec<u8>) {
+        if signature.is_empty() || self.run.reasoning != ReasoningForm::Reasoning {
             return;
         }
         event(out, |event| {
             event.text("type", "REASONING_ENCRYPTED_VALUE").text("subtype", subtype);
             // The id is escaped already.
             event.key("entityId").extend_from_slice(format!("\"{id}\"").as_bytes());
-            event.text("encryptedValue", mark);
+            event.text("encryptedValue", signature);
         });
     }
 
@@ -342,7 +342,7 @@ impl Writer {
             return;
         };
         match (block.kind, delta) {
-            (_, Delta::Signature(mark)) => mark.as_ref().clone_into(&mut block.signature),
+            (_, Delta::Signature(value)) => value.as_ref().clone_into(&mut block.signature),
             (BlockKind::Text | BlockKind::Refusal, Delta::Text(text))
             // Providers may send plain text inside a reasoning block.
             | (BlockKind::Thinking, Delta::Thinking(text) | Delta::Text(text))

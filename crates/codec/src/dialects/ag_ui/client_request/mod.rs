@@ -41,8 +41,8 @@ const KNOWN: [&str; 10] = [
 ];
 
 /// Reads a request.
-pub(super) fn read(asked: &RequestParts<'_>) -> Result<Accepted, Fault> {
-    let body = read_object(asked.body, asked.max_depth)?;
+pub(super) fn read(parts: &RequestParts<'_>) -> Result<Accepted, Fault> {
+    let body = read_object(parts.body, parts.max_depth)?;
     let root = Node::root(&body);
     let protocol = string(&root, "protocolVersion")?;
     let modern = protocol.is_some();
@@ -51,7 +51,7 @@ pub(super) fn read(asked: &RequestParts<'_>) -> Result<Accepted, Fault> {
         id: filled(&root.need("runId")?)?,
         parent: string(&root, "parentRunId")?,
         modern,
-        reasoning: read_form(asked.query, modern)?,
+        reasoning: read_form(parts.query, modern)?,
         state: read_state(&root),
         ..Run::default()
     };
@@ -63,7 +63,7 @@ pub(super) fn read(asked: &RequestParts<'_>) -> Result<Accepted, Fault> {
         conversation.read(&message)?;
     }
     read_settings(&root, &mut request, &mut run, &mut conversation.losses)?;
-    if let Some(backend) = pinned(asked.path).filter(|backend| !backend.is_empty()) {
+    if let Some(backend) = pinned(parts.path).filter(|backend| !backend.is_empty()) {
         request.backend = Some(backend.to_owned());
     }
     read_context(&root, &mut conversation.system)?;
@@ -125,15 +125,15 @@ fn read_settings(
         omit(LossSubject::Member, losses);
     }
     // `forwardedProps` take precedence over the body.
-    for place in [Some(root), forwarded.as_ref()].into_iter().flatten() {
-        frontend_settings::settings(place, request, losses)?;
-        if let Some(snapshots) = place.get("snapshots") {
+    for source in [Some(root), forwarded.as_ref()].into_iter().flatten() {
+        frontend_settings::settings(source, request, losses)?;
+        if let Some(snapshots) = source.get("snapshots") {
             run.snapshots |= snapshots.flag()?;
         }
-        if place.get("thinking").is_none() {
-            let said = read_thinking(place, &mut Map::new(), losses)?;
-            if !said.is_unset() {
-                request.thinking = said;
+        if source.get("thinking").is_none() {
+            let thinking = read_thinking(source, &mut Map::new(), losses)?;
+            if !thinking.is_unset() {
+                request.thinking = thinking;
             }
         }
     }
@@ -204,9 +204,9 @@ fn read_state(root: &Node<'_>) -> Option<Value> {
 fn echoed(messages: &Value) -> Value {
     match messages {
         Value::Object(members) => {
-            let said = members.iter().filter(|(_, value)| !value.is_null());
-            let said = said.map(|(name, value)| (name.clone(), echoed(value)));
-            Value::Object(said.collect())
+            let members = members.iter().filter(|(_, value)| !value.is_null());
+            let members = members.map(|(name, value)| (name.clone(), echoed(value)));
+            Value::Object(members.collect())
         }
         Value::Array(list) => list.iter().map(echoed).collect(),
         other => other.clone(),

@@ -25,10 +25,10 @@ pub(super) fn settle(messages: &mut Vec<Message>, losses: &mut Vec<Loss>) {
         before == 0 || !message.content.is_empty()
     });
     let mut made: BTreeMap<usize, Vec<Block>> = BTreeMap::new();
-    for (place, message) in messages.iter().enumerate() {
+    for (at, message) in messages.iter().enumerate() {
         for block in message.content.iter().filter(|block| is_open(block)) {
             if let Block::ToolCall { id, name, .. } = block {
-                made.entry(place).or_default().push(Block::ToolResult {
+                made.entry(at).or_default().push(Block::ToolResult {
                     id: id.clone(),
                     name: Some(name.clone()),
                     content: vec![Block::text(missing_result(losses))],

@@ -147,15 +147,15 @@ pub fn set_effort(edits: &mut Edits, body: &[u8], outline: &Outline, effort: &st
 /// Sets a member of an object: replaces it if it exists (even as null), else appends it. A key
 /// never occurs twice.
 fn set_member(edits: &mut Edits, body: &[u8], object: &Span, key: &str, value: &[u8]) {
-    let mut place = None;
+    let mut member = None;
     let checked = each_member(body, object.start, |name, _, span| {
         if name == key.as_bytes() {
-            place = Some(span);
+            member = Some(span);
         }
     });
     debug_assert!(checked.is_ok(), "the body was checked before");
-    match place {
-        Some(place) => edits.replace(place, value),
+    match member {
+        Some(member) => edits.replace(member, value),
         None => append_member(edits, body, object, key, value),
     }
 }

@@ -27,8 +27,8 @@ pub fn read(body: &[u8], outline: &Outline) -> Option<Request> {
         }
     }
     alone.push(b'}');
-    let asked = RequestParts { path: PATH_COUNT, query: "", body: &alone, ..Default::default() };
-    let mut request = client_request::read(&asked).ok()?.value;
+    let parts = RequestParts { path: PATH_COUNT, query: "", body: &alone, ..Default::default() };
+    let mut request = client_request::read(&parts).ok()?.value;
     if outline.tools.is_some() {
         // Only the presence of tools matters, not which ones.
         request.tools.push(Tool::Function {

@@ -25,12 +25,12 @@ pub(super) struct StartedBlock<'a> {
 
 pub(super) fn read_block<'a>(json: &'a [u8], block: &Span) -> Result<StartedBlock<'a>, JsonError> {
     let mut kind: &[u8] = b"";
-    let [mut said, mut thought, mut signature]: [Cow<'a, str>; 3] = Default::default();
+    let [mut words, mut thought, mut signature]: [Cow<'a, str>; 3] = Default::default();
     let [mut data, mut id, mut name]: [Cow<'a, str>; 3] = Default::default();
     let [mut input, mut citations] = [None, None];
     each_member(json, block.start, |key, value, span| match (key, value) {
         (b"type", Kind::String) => kind = inside(json, &span),
-        (b"text", Kind::String) => said = text(json, &span),
+        (b"text", Kind::String) => words = text(json, &span),
         (b"thinking", Kind::String) => thought = text(json, &span),
         (b"signature", Kind::String) => signature = text(json, &span),
         (b"data", Kind::String) => data = text(json, &span),
@@ -44,7 +44,7 @@ pub(super) fn read_block<'a>(json: &'a [u8], block: &Span) -> Result<StartedBloc
     let block = match kind {
         b"thinking" => BlockStart::Thinking { text: thought, signature },
         b"redacted_thinking" => BlockStart::Redacted { data },
-        b"text" => BlockStart::Text { text: said },
+        b"text" => BlockStart::Text { text: words },
         b"tool_use" => BlockStart::ToolCall { id, name },
         other => BlockStart::Opaque { dialect: NAME.into(), name: String::from_utf8_lossy(other) },
     };
@@ -89,12 +89,12 @@ pub(super) fn read_citation(json: &[u8]) -> Option<Delta<'static>> {
 pub(super) fn read_delta<'a>(data: &'a [u8], delta: &Span) -> Result<Option<Delta<'a>>, JsonError> {
     let mut kind: &[u8] = b"";
     // Some servers send the fields of all kinds, and leave the unused ones empty.
-    let [mut said, mut thought, mut signature, mut arguments]: [Option<Span>; 4] =
+    let [mut words, mut thought, mut signature, mut arguments]: [Option<Span>; 4] =
         Default::default();
     let mut citation = None;
     each_member(data, delta.start, |key, found, span| match (key, found) {
         (b"type", Kind::String) => kind = inside(data, &span),
-        (b"text", Kind::String) => said = Some(span),
+        (b"text", Kind::String) => words = Some(span),
         (b"thinking", Kind::String) => thought = Some(span),
         (b"signature", Kind::String) => signature = Some(span),
         (b"partial_json", Kind::String) => arguments = Some(span),
@@ -106,7 +106,7 @@ pub(super) fn read_delta<'a>(data: &'a [u8], delta: &Span) -> Result<Option<Delt
         None => "".into(),
     };
     Ok(Some(match kind {
-        b"text_delta" => Delta::Text(value(said)),
+        b"text_delta" => Delta::Text(value(words)),
         b"thinking_delta" => Delta::Thinking(value(thought)),
         b"signature_delta" => Delta::Signature(value(signature)),
         b"input_json_delta" => Delta::ToolArguments(value(arguments)),
@@ -194,16 +194,16 @@ pub(super) fn explain_end(
     out: &mut impl FnMut(Event<'_>),
 ) -> Result<(), JsonError> {
     let owned = |span: Span| text(json, &span).into_owned();
-    let mut said = EndDetails { sequence: sequence.map(owned), ..EndDetails::default() };
+    let mut end = EndDetails { sequence: sequence.map(owned), ..EndDetails::default() };
     if let Some(details) = details {
         each_member(json, details.start, |key, kind, span| match (key, kind) {
-            (b"category", Kind::String) => said.category = Some(owned(span)),
-            (b"explanation", Kind::String) => said.explanation = Some(owned(span)),
+            (b"category", Kind::String) => end.category = Some(owned(span)),
+            (b"explanation", Kind::String) => end.explanation = Some(owned(span)),
             _ => {}
         })?;
     }
-    if !said.is_empty() {
-        out(Event::EndExplained(said));
+    if !end.is_empty() {
+        out(Event::EndExplained(end));
     }
     Ok(())
 }

@@ -231,23 +231,23 @@ impl RequestWriter {
         separate(out);
         let mut block = ObjectWriter::new(out);
         block.text("type", word);
-        let mut place = block.object("source");
+        let mut member = block.object("source");
         match source {
             Source::Base64 { media_type, data } => {
-                place.text("type", "base64").text("media_type", media_type).text("data", data);
+                member.text("type", "base64").text("media_type", media_type).text("data", data);
             }
             Source::Text { text } => {
-                place.text("type", "text").text("media_type", "text/plain").text("data", text);
+                member.text("type", "text").text("media_type", "text/plain").text("data", text);
             }
             // The provider detects the media type.
             Source::Url { url, .. } => {
-                place.text("type", "url").text("url", url);
+                member.text("type", "url").text("url", url);
             }
             Source::File { id, .. } => {
-                place.text("type", "file").text("file_id", id);
+                member.text("type", "file").text("file_id", id);
             }
         }
-        place.end();
+        member.end();
         match name {
             Some(name) if kind == MediaKind::Document => {
                 block.text("title", name);

@@ -248,12 +248,12 @@ impl RequestWriter {
     /// The gateway knows which models accept these.
     fn sampling(&mut self, request: &Request, body: &mut ObjectWriter<'_>) {
         let sampling = &request.sampling;
-        for (said, part) in [
+        for (is_set, part) in [
             (sampling.seed.is_some(), LossSubject::Seed),
             (sampling.presence_penalty.is_some(), LossSubject::PresencePenalty),
             (sampling.frequency_penalty.is_some(), LossSubject::FrequencyPenalty),
         ] {
-            if said {
+            if is_set {
                 self.omitted(part, LossReason::NoPlace);
             }
         }
@@ -424,8 +424,8 @@ pub(super) fn list<T>(
     mut write: impl FnMut(&mut Vec<u8>, T),
 ) {
     out.push(b'[');
-    for (place, item) in items.into_iter().enumerate() {
-        if place > 0 {
+    for (index, item) in items.into_iter().enumerate() {
+        if index > 0 {
             out.push(b',');
         }
         write(out, item);

@@ -71,11 +71,11 @@ pub(crate) fn closed(schema: &Value) -> Value {
     }
     if !bounds.is_empty() {
         let bounds = format!("{{{}}}", bounds.join(", "));
-        let said = match written.get("description").and_then(Value::as_str) {
-            Some(said) => format!("{said} {bounds}"),
+        let description = match written.get("description").and_then(Value::as_str) {
+            Some(description) => format!("{description} {bounds}"),
             None => bounds,
         };
-        written.insert("description".to_owned(), said.into());
+        written.insert("description".to_owned(), description.into());
     }
     written.into()
 }

@@ -16,9 +16,9 @@ pub mod schema;
 pub mod settings;
 
 /// Reads a request.
-pub fn read(asked: &RequestParts<'_>) -> Result<Accepted, Fault> {
-    let (model, method) = address::read(asked.path)?;
-    let body = read_object(asked.body, asked.max_depth)?;
+pub fn read(received: &RequestParts<'_>) -> Result<Accepted, Fault> {
+    let (model, method) = address::read(received.path)?;
+    let body = read_object(received.body, received.max_depth)?;
     let root = Node::root(&body);
     let inner = match method {
         // A count request has contents only, or a whole request inside this member.
@@ -35,7 +35,7 @@ pub fn read(asked: &RequestParts<'_>) -> Result<Accepted, Fault> {
         request.extra.insert(NAME.to_owned(), extra);
     }
     let framing = match method {
-        Method::Stream if !address::wants_events(asked.query) => Framing::List { begun: false },
+        Method::Stream if !address::wants_events(received.query) => Framing::List { begun: false },
         _ => Framing::Events,
     };
     Ok(Accepted { request, losses, session: Box::new(framing) })

@@ -192,9 +192,9 @@ impl<'l> Parts<'l> {
         response.object()?;
         let name = need(response, "name")?.text()?.to_owned();
         let empty = Map::new();
-        let said = member(response, "response");
-        let members = match &said {
-            Some(said) => said.object()?,
+        let output = member(response, "response");
+        let members = match &output {
+            Some(output) => output.object()?,
             None => &empty,
         };
         let (mut content, is_error) = answer(members);
@@ -226,9 +226,9 @@ fn answer(members: &Map<String, Value>) -> (Vec<Block>, bool) {
         (None, _) => (Vec::new(), false),
         (Some((key, value)), None) if key == "output" => (vec![Block::text(text(value))], false),
         (Some((key, value)), None) if key == "error" => {
-            let said = text(value);
-            let blank = said.is_empty();
-            (if blank { Vec::new() } else { vec![Block::text(said)] }, true)
+            let message = text(value);
+            let blank = message.is_empty();
+            (if blank { Vec::new() } else { vec![Block::text(message)] }, true)
         }
         _ => (vec![Block::text(Value::Object(members.clone()).to_string())], false),
     }
@@ -258,9 +258,9 @@ fn push_thought(text: &str, signature: Option<String>, blocks: &mut Vec<Block>) 
     if text.is_empty() && signature.is_none() {
         return;
     }
-    if let Some(Block::Thinking { text: before, signature: mark @ None }) = blocks.last_mut() {
+    if let Some(Block::Thinking { text: before, signature: unsigned @ None }) = blocks.last_mut() {
         before.push_str(text);
-        *mark = signature;
+        *unsigned = signature;
         return;
     }
     blocks.push(Block::Thinking { text: text.to_owned(), signature });

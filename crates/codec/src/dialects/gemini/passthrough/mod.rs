@@ -13,9 +13,9 @@ use crate::json::{Kind, Span, each_member};
 mod outline;
 
 impl Passthrough for Gemini {
-    fn outline(&self, asked: &RequestParts<'_>) -> Option<OpaqueOutline> {
-        let (model, method) = address::read(asked.path).ok()?;
-        outline::read(asked.body, &model, method).ok()
+    fn outline(&self, parts: &RequestParts<'_>) -> Option<OpaqueOutline> {
+        let (model, method) = address::read(parts.path).ok()?;
+        outline::read(parts.body, &model, method).ok()
     }
 
     fn path(&self, path: &str, model: &str, renamed: bool, profile: &Profile) -> String {

@@ -40,7 +40,7 @@ pub(crate) struct Answer {
     details: EndDetails,
     /// Whether a candidate or a token count was seen: a whole reply needs no more.
     pub(crate) complete: bool,
-    said: Option<AnswerSoFar>,
+    so_far: Option<AnswerSoFar>,
     /// The text of the last text block, and the number of bytes of the answer before it.
     text: String,
     before: usize,
@@ -65,7 +65,7 @@ impl Answer {
     /// Creates a reader. `cumulative` providers repeat the answer in every chunk.
     pub(crate) fn new(cumulative: bool) -> Self {
         Self {
-            said: cumulative.then(AnswerSoFar::default),
+            so_far: cumulative.then(AnswerSoFar::default),
             repeats: Repeats::new(cumulative),
             ..Self::default()
         }
@@ -229,7 +229,7 @@ impl Answer {
                 continue;
             }
             let part = read_part(json, whole)?;
-            if self.said.is_some() {
+            if self.so_far.is_some() {
                 repeated.push(part);
             } else {
                 self.part(json, &part, out)?;
@@ -250,11 +250,11 @@ impl Answer {
             self.opaque(json, part, name, out);
             Ok(())
         } else {
-            let said = match &part.text {
+            let words = match &part.text {
                 Some(span) => text(json, span),
                 None => "".into(),
             };
-            self.text(part.thought, said, signature, out);
+            self.text(part.thought, words, signature, out);
             Ok(())
         }
     }
@@ -266,7 +266,7 @@ impl Answer {
         parts: &[Part<'_>],
         out: &mut Out<'_>,
     ) -> Result<(), JsonError> {
-        let Some(mut said) = self.said.take() else {
+        let Some(mut answer) = self.so_far.take() else {
             return Ok(());
         };
         let is_text = |part: &&Part<'_>| part.call.is_none() && part.other.is_none();
@@ -286,21 +286,21 @@ impl Answer {
                     signatures.push((text(json, span), bare));
                 }
             }
-            let fresh = said.new_text(thought, &whole);
+            let fresh = answer.new_text(thought, &whole);
             self.text(thought, fresh.into(), None, out);
             for (signature, bare) in signatures {
-                if !signature.is_empty() && said.is_new_signature(&signature) {
+                if !signature.is_empty() && answer.is_new_signature(&signature) {
                     self.text(thought && !bare, "".into(), Some(signature), out);
                 }
             }
         }
         let others = parts.iter().filter(|part| !is_text(part));
-        let known = said.parts;
+        let known = answer.parts;
         for part in others.skip(known) {
-            said.parts += 1;
+            answer.parts += 1;
             self.part(json, part, out)?;
         }
-        self.said = Some(said);
+        self.so_far = Some(answer);
         Ok(())
     }
 
@@ -309,31 +309,31 @@ impl Answer {
     fn text(
         &mut self,
         thought: bool,
-        said: Cow<'_, str>,
+        words: Cow<'_, str>,
         signature: Option<Cow<'_, str>>,
         out: &mut Out<'_>,
     ) {
-        if said.is_empty() && signature.is_none() {
+        if words.is_empty() && signature.is_none() {
             return;
         }
         self.repeats.interrupt(out);
         let index = match self.blocks.open {
             Some((Growing::Thinking, index)) if thought => {
-                if !said.is_empty() {
-                    out(Event::BlockDelta { index, delta: Delta::Thinking(said) });
+                if !words.is_empty() {
+                    out(Event::BlockDelta { index, delta: Delta::Thinking(words) });
                 }
                 index
             }
             Some((Growing::Text, index)) if !thought && signature.is_none() => {
-                self.text.push_str(&said);
-                out(Event::BlockDelta { index, delta: Delta::Text(said) });
+                self.text.push_str(&words);
+                out(Event::BlockDelta { index, delta: Delta::Text(words) });
                 index
             }
             _ if thought => {
-                let block = BlockStart::Thinking { text: said, signature: "".into() };
+                let block = BlockStart::Thinking { text: words, signature: "".into() };
                 self.start(Some(Growing::Thinking), block, out)
             }
-            _ => self.start(Some(Growing::Text), BlockStart::Text { text: said }, out),
+            _ => self.start(Some(Growing::Text), BlockStart::Text { text: words }, out),
         };
         if let Some(signature) = signature {
             out(Event::BlockDelta { index, delta: Delta::Signature(signature) });

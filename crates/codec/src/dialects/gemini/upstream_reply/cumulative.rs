@@ -15,14 +15,14 @@ pub(crate) struct AnswerSoFar {
 impl AnswerSoFar {
     /// The new suffix of a repeated text.
     pub(crate) fn new_text<'a>(&mut self, thought: bool, text: &'a str) -> &'a str {
-        let said = if thought { &mut self.thought } else { &mut self.text };
-        let fresh = match text.strip_prefix(said.as_str()) {
+        let before = if thought { &mut self.thought } else { &mut self.text };
+        let fresh = match text.strip_prefix(before.as_str()) {
             Some(fresh) => fresh,
-            None if said.starts_with(text) => "",
+            None if before.starts_with(text) => "",
             // It does not repeat after all.
             None => text,
         };
-        said.push_str(fresh);
+        before.push_str(fresh);
         fresh
     }
 

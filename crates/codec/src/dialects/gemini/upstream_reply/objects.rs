@@ -9,12 +9,12 @@ pub(crate) struct Objects {
     /// The start of an incomplete object.
     carry: Vec<u8>,
     depth: usize,
-    position: Place,
+    inside: Inside,
     limit: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum Inside {
     Value,
     String,
     /// After a backslash in a string.
@@ -24,7 +24,7 @@ enum Place {
 impl Objects {
     /// Creates a splitter for objects of at most `limit` bytes.
     pub(crate) fn new(limit: usize) -> Self {
-        Self { carry: Vec::new(), depth: 0, position: Place::Value, limit }
+        Self { carry: Vec::new(), depth: 0, inside: Inside::Value, limit }
     }
 
     /// Reads the next bytes and emits each complete object.
@@ -36,29 +36,29 @@ impl Objects {
         let (mut start, mut at) = (0, 0);
         loop {
             let rest = bytes.get(at..).unwrap_or_default();
-            let found = match self.position {
+            let found = match self.inside {
                 _ if rest.is_empty() => None,
-                Place::Value if self.depth == 0 => {
+                Inside::Value if self.depth == 0 => {
                     let found = memchr::memchr(b'{', rest);
                     start = at + found.unwrap_or(rest.len());
                     found
                 }
-                Place::Value => memchr::memchr3(b'{', b'}', b'"', rest),
-                Place::String => memchr::memchr2(b'"', b'\\', rest),
-                Place::Escape => Some(0),
+                Inside::Value => memchr::memchr3(b'{', b'}', b'"', rest),
+                Inside::String => memchr::memchr2(b'"', b'\\', rest),
+                Inside::Escape => Some(0),
             };
             let Some(found) = found else {
                 break;
             };
             let byte = rest[found];
             at += found + 1;
-            match (self.position, byte) {
-                (Place::Escape, _) => self.position = Place::String,
-                (Place::String, b'"') => self.position = Place::Value,
-                (Place::String, _) => self.position = Place::Escape,
-                (Place::Value, b'"') => self.position = Place::String,
-                (Place::Value, b'{') => self.depth += 1,
-                (Place::Value, _) => {
+            match (self.inside, byte) {
+                (Inside::Escape, _) => self.inside = Inside::String,
+                (Inside::String, b'"') => self.inside = Inside::Value,
+                (Inside::String, _) => self.inside = Inside::Escape,
+                (Inside::Value, b'"') => self.inside = Inside::String,
+                (Inside::Value, b'{') => self.depth += 1,
+                (Inside::Value, _) => {
                     self.depth -= 1;
                     if self.depth == 0 {
                         let piece = &bytes[start..at];

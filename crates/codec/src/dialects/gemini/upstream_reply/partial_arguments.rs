@@ -47,12 +47,12 @@ impl PartialArguments {
         };
         let goes_on = get("willContinue", "will_continue") == Some(&Value::Bool(true));
         let continued = self.unfinished.as_deref() == Some(path);
-        if let Some(place) = place(&mut self.root, path) {
-            match (place, value) {
+        if let Some(slot) = value_at(&mut self.root, path) {
+            match (slot, value) {
                 (Value::String(text), Value::String(more)) if continued => text.push_str(&more),
                 // A string may end without more text.
                 (Value::String(_), Value::Null) if continued => {}
-                (place, value) => *place = value,
+                (slot, value) => *slot = value,
             }
         }
         self.unfinished = goes_on.then(|| path.to_owned());
@@ -65,25 +65,25 @@ impl PartialArguments {
 }
 
 /// The value at a path such as `$.stops[0]['long name']`. Missing containers are created.
-fn place<'a>(root: &'a mut Map<String, Value>, path: &str) -> Option<&'a mut Value> {
+fn value_at<'a>(root: &'a mut Map<String, Value>, path: &str) -> Option<&'a mut Value> {
     let mut steps = steps(path)?.into_iter();
-    let mut place = match steps.next()? {
+    let mut slot = match steps.next()? {
         Step::Member(name) => root.entry(name).or_insert(Value::Null),
         Step::Element(_) => return None,
     };
     for step in steps {
-        place = match step {
+        slot = match step {
             Step::Member(name) => {
-                if !place.is_object() {
-                    *place = Value::Object(Map::new());
+                if !slot.is_object() {
+                    *slot = Value::Object(Map::new());
                 }
-                place.as_object_mut()?.entry(name).or_insert(Value::Null)
+                slot.as_object_mut()?.entry(name).or_insert(Value::Null)
             }
             Step::Element(at) => {
-                if !place.is_array() {
-                    *place = Value::Array(Vec::new());
+                if !slot.is_array() {
+                    *slot = Value::Array(Vec::new());
                 }
-                let list = place.as_array_mut()?;
+                let list = slot.as_array_mut()?;
                 // A large index must not create a long list.
                 let at = at.min(list.len());
                 if at == list.len() {
@@ -93,7 +93,7 @@ fn place<'a>(root: &'a mut Map<String, Value>, path: &str) -> Option<&'a mut Val
             }
         };
     }
-    Some(place)
+    Some(slot)
 }
 
 enum Step {
@@ -109,7 +109,7 @@ fn steps(path: &str) -> Option<Vec<Step>> {
             return None;
         }
         if let Some(inside) = rest.strip_prefix('[') {
-            let quote = inside.chars().next().filter(|&mark| mark == '\'' || mark == '"');
+            let quote = inside.chars().next().filter(|&quote| quote == '\'' || quote == '"');
             if let Some(quote) = quote {
                 let inside = &inside[1..];
                 let mut end = inside.find(quote)?;

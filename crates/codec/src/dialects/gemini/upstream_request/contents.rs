@@ -31,8 +31,8 @@ pub(crate) fn write(
     }
     writer.fold_waiting();
     let mut json = String::from("[");
-    for (place, content) in writer.contents.iter().enumerate() {
-        if place > 0 {
+    for (index, content) in writer.contents.iter().enumerate() {
+        if index > 0 {
             json.push(',');
         }
         json.push_str("{\"role\":");
@@ -167,7 +167,7 @@ impl<'a> Writer<'a, '_> {
             adapt(self.losses, LossSubject::ToolResultName, LossReason::NoCall);
         }
         let name = name.or(known).unwrap_or(id);
-        let (mut said, mut texts, mut parts) = (String::new(), 0, Vec::new());
+        let (mut output, mut texts, mut parts) = (String::new(), 0, Vec::new());
         for block in content {
             self.unsigned(block);
             let text = match block {
@@ -186,12 +186,12 @@ impl<'a> Writer<'a, '_> {
                 }
             };
             if texts > 0 {
-                said.push('\n');
+                output.push('\n');
                 adapt(self.losses, LossSubject::ToolResult, LossReason::TextsJoined);
             } else if !parts.is_empty() {
                 adapt(self.losses, LossSubject::ToolResult, LossReason::TextsFirst);
             }
-            said.push_str(text);
+            output.push_str(text);
             texts += 1;
         }
         let mut json = String::from("{\"functionResponse\":{\"id\":");
@@ -201,7 +201,7 @@ impl<'a> Writer<'a, '_> {
         json.push_str(",\"response\":{");
         if texts > 0 || is_error {
             json.push_str(if is_error { "\"error\":" } else { "\"output\":" });
-            quote_into(&said, &mut json);
+            quote_into(&output, &mut json);
         }
         json.push('}');
         if !parts.is_empty() {

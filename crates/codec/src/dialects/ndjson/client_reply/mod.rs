@@ -134,7 +134,7 @@ impl Writer {
                 self.grow(index, text, out);
             }
             (BlockKind::Call(call), Delta::ToolArguments(text)) => call.arguments.push_str(text),
-            (_, Delta::Signature(mark)) => mark.as_ref().clone_into(&mut open.signature),
+            (_, Delta::Signature(value)) => value.as_ref().clone_into(&mut open.signature),
             (BlockKind::Text { .. }, Delta::Citation(citation)) => {
                 let number = open.number;
                 let Some(url) = &citation.url else { return };

@@ -60,7 +60,7 @@ pub(super) fn write(writer: &Writer, reply: &Reply) -> Vec<u8> {
     let answered = !content.is_empty() || called;
     let model = match writer.model.as_str() {
         "" => &reply.model,
-        asked => asked,
+        requested => requested,
     };
     let mut body = json!({
         "model": model,

@@ -223,7 +223,7 @@ impl Reader<'_> {
         };
         let first = || (!self.open.is_empty()).then_some(0);
         match by_id.or_else(by_name).or_else(first) {
-            Some(place) => self.open.remove(place).0,
+            Some(at) => self.open.remove(at).0,
             None => id.unwrap_or_else(|| format!("call_{}", self.calls)),
         }
     }

@@ -22,10 +22,10 @@ const CHAT: &[&str] = &["messages", "tools"];
 const GENERATE: &[&str] = &["prompt", "suffix", "system", "template", "context", "raw", "images"];
 
 /// Reads a request of either path.
-pub(super) fn read(asked: &RequestParts<'_>) -> Result<Accepted, Fault> {
-    let body = read_object(asked.body, asked.max_depth)?;
+pub(super) fn read(parts: &RequestParts<'_>) -> Result<Accepted, Fault> {
+    let body = read_object(parts.body, parts.max_depth)?;
     let root = Node::root(&body);
-    let generates = asked.path == PATH_GENERATE;
+    let generates = parts.path == PATH_GENERATE;
     let own = if generates { GENERATE } else { CHAT };
     let mut extra = root.others(&[KNOWN, own].concat());
     extra.retain(|_, value| !value.is_null());
@@ -55,10 +55,10 @@ pub(super) fn read(asked: &RequestParts<'_>) -> Result<Accepted, Fault> {
 
 /// Reads the model without the default tag that clients append, and the name with it.
 fn read_model(root: &Node<'_>) -> Result<(String, Option<String>), Fault> {
-    let asked = string(root, "model")?.unwrap_or_default();
-    Ok(match asked.strip_suffix(LATEST) {
-        Some(name) if !name.is_empty() => (name.to_owned(), Some(asked)),
-        _ => (asked, None),
+    let model = string(root, "model")?.unwrap_or_default();
+    Ok(match model.strip_suffix(LATEST) {
+        Some(name) if !name.is_empty() => (name.to_owned(), Some(model)),
+        _ => (model, None),
     })
 }
 
@@ -200,8 +200,8 @@ fn read_question(
         content.push(Block::text(prompt));
     }
     images(root, &mut content)?;
-    let mut omit = |part: LossSubject, said: bool| {
-        if said {
+    let mut omit = |part: LossSubject, is_set: bool| {
+        if is_set {
             losses.push(Loss::of_part(part, LossReason::NoPlace));
         }
     };

@@ -45,11 +45,11 @@ pub(super) fn write(request: &Request, target: &Target<'_>) -> Lossy<Outgoing> {
     if !options.is_empty() {
         put("options", options.into());
     }
-    for (part, said) in [
+    for (part, is_set) in [
         (LossSubject::User, request.user.is_some()),
         (LossSubject::CacheKey, request.cache_key.is_some()),
     ] {
-        if said {
+        if is_set {
             losses.omit(part, LossReason::NoPlace);
         }
     }

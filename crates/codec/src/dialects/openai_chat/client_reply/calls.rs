@@ -60,11 +60,11 @@ impl Writer {
         self.close(out);
     }
 
-    pub(super) fn call_signature(&mut self, mark: &str, number: usize, out: &mut Vec<u8>) {
+    pub(super) fn call_signature(&mut self, signature: &str, number: usize, out: &mut Vec<u8>) {
         if self.form.legacy {
             return;
         }
-        self.escape(mark);
+        self.escape(signature);
         self.open(out);
         out.extend_from_slice(b"\"tool_calls\":[{\"index\":");
         write_number(number, out);

@@ -41,7 +41,7 @@ pub(super) struct Writer {
     annotations: Vec<Value>,
     details: EndDetails,
     /// Number of characters of the answer so far.
-    said: u64,
+    answer_length: u64,
     /// Numbers of reasoning pieces and calls so far.
     reasoned: usize,
     shown: Shown,
@@ -131,7 +131,7 @@ impl Writer {
             blocks: OpenBlocks::default(),
             annotations: Vec::new(),
             details: EndDetails::default(),
-            said: 0,
+            answer_length: 0,
             reasoned: 0,
             shown: Shown::Nothing,
             called: 0,
@@ -164,7 +164,7 @@ impl Writer {
         let mut signed = "";
         let kind = match block {
             BlockStart::Text { text } => {
-                let begins = self.said;
+                let begins = self.answer_length;
                 self.content(text, out);
                 BlockKind::Text { begins }
             }
@@ -245,7 +245,8 @@ impl Writer {
             BlockKind::Call { number, argued: false } => self.arguments("{}", number, out),
             // The length of the text is known now.
             BlockKind::Text { begins } => {
-                self.annotations.extend(annotations::write(&open.citations, (begins, self.said)));
+                self.annotations
+                    .extend(annotations::write(&open.citations, (begins, self.answer_length)));
             }
             BlockKind::Custom { number } => self.custom(&open.custom, number, out),
             _ => {}
@@ -261,7 +262,7 @@ impl Writer {
     }
 
     fn content(&mut self, text: &str, out: &mut Vec<u8>) {
-        self.said += openai_annotations::length(text);
+        self.answer_length += openai_annotations::length(text);
         self.text("content", text, out);
     }
 
@@ -338,11 +339,11 @@ impl Writer {
         }
     }
 
-    fn signature(&mut self, mark: &str, number: usize, first: bool, out: &mut Vec<u8>) {
+    fn signature(&mut self, signature: &str, number: usize, first: bool, out: &mut Vec<u8>) {
         if self.form.hidden {
             return;
         }
-        self.escape(mark);
+        self.escape(signature);
         self.open(out);
         self.detail("reasoning.text", number, first, out);
         out.extend_from_slice(b",\"signature\":\"");

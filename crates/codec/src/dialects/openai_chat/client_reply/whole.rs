@@ -10,15 +10,15 @@ use crate::dialects::shared::{extensions, openai_annotations};
 
 /// Writes a whole reply.
 pub(super) fn write(writer: &Writer, reply: &Reply) -> Vec<u8> {
-    let mut said = MessageParts::default();
+    let mut parts = MessageParts::default();
     for block in &reply.content {
-        said.take(block);
+        parts.take(block);
     }
     let reason = reply.reason.as_ref().unwrap_or(&EndReason::Stop);
     let legacy = writer.form.legacy;
-    let finish = finish_word(reason, (!said.calls.is_empty(), said.refusal.is_some()), legacy);
-    if *reason == EndReason::Refusal && said.refusal.is_none() {
-        said.refusal.clone_from(&reply.details.explanation);
+    let finish = finish_word(reason, (!parts.calls.is_empty(), parts.refusal.is_some()), legacy);
+    if *reason == EndReason::Refusal && parts.refusal.is_none() {
+        parts.refusal.clone_from(&reply.details.explanation);
     }
     let mut body = json!({
         "id": writer.id,
@@ -27,7 +27,7 @@ pub(super) fn write(writer: &Writer, reply: &Reply) -> Vec<u8> {
         "model": writer.model,
         "choices": [{
             "index": 0,
-            "message": said.message(writer),
+            "message": parts.message(writer),
             "logprobs": null,
             "finish_reason": finish,
         }],

@@ -306,7 +306,7 @@ impl Reader<'_> {
             "/provider_specific_fields/thought_signature",
         ]
         .iter()
-        .find_map(|place| call.value().pointer(place)?.as_str());
+        .find_map(|pointer| call.value().pointer(pointer)?.as_str());
         Ok(Block::ToolCall {
             id,
             name: function.need("name")?.text()?.to_owned(),
@@ -390,7 +390,7 @@ fn read_details(list: &Node<'_>, blocks: &mut Vec<Block>) -> Result<(), Fault> {
         let kind = detail.need("type")?.text()?.to_owned();
         let text = |name: &str| string(&detail, name);
         let number = detail.get("index").and_then(|index| index.value().as_u64());
-        let mark = text("signature")?.filter(|mark| !mark.is_empty());
+        let signed = text("signature")?.filter(|signed| !signed.is_empty());
         let words = match kind.as_str() {
             "reasoning.text" => text("text")?,
             "thinking" => text("thinking")?,
@@ -419,10 +419,10 @@ fn read_details(list: &Node<'_>, blocks: &mut Vec<Block>) -> Result<(), Fault> {
         {
             text.push_str(&words);
             if signature.is_none() {
-                *signature = mark;
+                *signature = signed;
             }
-        } else if !words.is_empty() || mark.is_some() {
-            blocks.push(Block::Thinking { text: words, signature: mark });
+        } else if !words.is_empty() || signed.is_some() {
+            blocks.push(Block::Thinking { text: words, signature: signed });
         }
         last = here;
     }
@@ -446,7 +446,7 @@ fn read_chunk(part: &Node<'_>, blocks: &mut Vec<Block>) -> Result<(), Fault> {
     };
     blocks.push(Block::Thinking {
         text: words,
-        signature: string(part, "signature")?.filter(|mark| !mark.is_empty()),
+        signature: string(part, "signature")?.filter(|value| !value.is_empty()),
     });
     Ok(())
 }

@@ -50,8 +50,8 @@ const KNOWN: &[&str] = &[
 ];
 
 /// Reads a request.
-pub(super) fn read(asked: &RequestParts<'_>) -> Result<Accepted, Fault> {
-    let body = read_object(asked.body, asked.max_depth)?;
+pub(super) fn read(parts: &RequestParts<'_>) -> Result<Accepted, Fault> {
+    let body = read_object(parts.body, parts.max_depth)?;
     let root = Node::root(&body);
     let mut losses = Vec::new();
     let mut extra = root.others(KNOWN);

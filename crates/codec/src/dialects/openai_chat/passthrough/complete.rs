@@ -77,8 +77,8 @@ impl Writer<'_> {
             // Some clients keep it under the other name.
             None => {
                 let other = find_text(message, OTHER_REASONING);
-                let said = other.map_or(&b"\"\""[..], |(_, it)| slice(self.body, &it.value));
-                append_member(&mut self.edits, self.body, object, REASONING, said);
+                let reasoning = other.map_or(&b"\"\""[..], |(_, it)| slice(self.body, &it.value));
+                append_member(&mut self.edits, self.body, object, REASONING, reasoning);
             }
         }
     }
@@ -132,8 +132,8 @@ mod tests {
         let whole = body(r#","reasoning_content":"""#, r#""reasoning_content":"","#, "");
         assert_eq!(completed(&bare, "deepseek-v4").unwrap(), whole);
         assert_eq!(completed(&whole, "deepseek-v4"), None);
-        let said = body(r#","reasoning_content":"r""#, r#""reasoning_content":"s","#, "");
-        assert_eq!(completed(&said, "deepseek-v4"), None);
+        let reasoning = body(r#","reasoning_content":"r""#, r#""reasoning_content":"s","#, "");
+        assert_eq!(completed(&reasoning, "deepseek-v4"), None);
         let other = r#"{"messages":[{"role":"assistant","reasoning":"r \"1\"","content":"b"}]}"#;
         assert_eq!(
             completed(other, "deepseek-v4").unwrap(),

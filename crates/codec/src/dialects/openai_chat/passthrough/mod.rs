@@ -17,16 +17,16 @@ mod complete;
 mod outline;
 
 impl Passthrough for OpenAiChat {
-    fn outline(&self, asked: &RequestParts<'_>) -> Option<OpaqueOutline> {
-        outline::read(asked.body).ok()
+    fn outline(&self, parts: &RequestParts<'_>) -> Option<OpaqueOutline> {
+        outline::read(parts.body).ok()
     }
 
     fn path(&self, _: &str, _model: &str, _renamed: bool, profile: &Profile) -> String {
         profile.chat().path.to_owned()
     }
 
-    fn refuses(&self, mark: &opaque_outline::OpaquePart, profile: &Profile) -> bool {
-        mark.beside && profile.chat().refuses_reasoning
+    fn refuses(&self, part: &opaque_outline::OpaquePart, profile: &Profile) -> bool {
+        part.beside && profile.chat().refuses_reasoning
     }
 
     fn complete(&self, body: &[u8], profile: &Profile) -> Lossy<Option<Vec<u8>>> {

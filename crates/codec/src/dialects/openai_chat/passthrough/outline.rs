@@ -77,8 +77,8 @@ impl Reader<'_, '_> {
     fn reasoning(&mut self) -> Result<(), JsonError> {
         let first = self.outline.parts.len();
         for name in ["reasoning_details", "thinking_blocks"] {
-            if let Some((place, list)) = find(self.message, name) {
-                let part = Part::new(self.holder, place);
+            if let Some((at, list)) = find(self.message, name) {
+                let part = Part::new(self.holder, at);
                 if self.outline.parts.len() > first {
                     self.outline.parts[first].whole.push(part);
                 } else if list.kind == Kind::Array {
@@ -91,8 +91,8 @@ impl Reader<'_, '_> {
         for name in ["reasoning_content", "reasoning"] {
             if self.outline.parts.len() == first {
                 self.plain(name);
-            } else if let Some((place, _)) = find_text(self.message, name) {
-                let part = Part::new(self.holder, place);
+            } else if let Some((at, _)) = find_text(self.message, name) {
+                let part = Part::new(self.holder, at);
                 self.outline.parts[first].whole.push(part);
             }
         }
@@ -104,8 +104,8 @@ impl Reader<'_, '_> {
 
     /// Records reasoning as plain text.
     fn plain(&mut self, name: &str) {
-        if let Some((place, member)) = find_text(self.message, name) {
-            let part = Part::new(self.holder, place);
+        if let Some((at, member)) = find_text(self.message, name) {
+            let part = Part::new(self.holder, at);
             let opaque = self.opaque(0, OpaqueKind::Thinking);
             opaque.texts.push(member.value.clone());
             opaque.whole.push(part);
@@ -123,7 +123,7 @@ impl Reader<'_, '_> {
             }
             let detail = members(self.body, span.start)?;
             let word = find_text(&detail, "type").map(|(_, kind)| text(self.body, &kind.value));
-            let (kind, said) = match word.as_deref() {
+            let (kind, content) = match word.as_deref() {
                 Some("reasoning.text") => (OpaqueKind::Thinking, "text"),
                 Some("thinking") => (OpaqueKind::Thinking, "thinking"),
                 Some("reasoning.summary") => (OpaqueKind::Thinking, "summary"),
@@ -134,17 +134,17 @@ impl Reader<'_, '_> {
                 }
             };
             let here = Part::new(holder, index);
-            let said = find_text(&detail, said);
+            let content = find_text(&detail, content);
             let signed = match kind {
-                OpaqueKind::Redacted => said,
+                OpaqueKind::Redacted => content,
                 _ => find_text(&detail, "signature"),
             };
             let signature = signed.map(|(at, member)| Signature {
                 value: member.value.clone(),
                 part: Part::new(self.outline.add_container(wholes(&detail), Some(here), None), at),
             });
-            let said = said.filter(|_| kind != OpaqueKind::Redacted);
-            if said.is_none() && signature.is_none() {
+            let content = content.filter(|_| kind != OpaqueKind::Redacted);
+            if content.is_none() && signature.is_none() {
                 continue;
             }
             let number =
@@ -157,7 +157,7 @@ impl Reader<'_, '_> {
                 Some(opaque) => opaque,
                 None => self.opaque(index, kind),
             };
-            opaque.texts.extend(said.map(|(_, text)| text.value.clone()));
+            opaque.texts.extend(content.map(|(_, text)| text.value.clone()));
             opaque.whole.push(here);
             if opaque.signature.is_none() {
                 opaque.signature = signature;
@@ -169,7 +169,7 @@ impl Reader<'_, '_> {
 
     /// Records reasoning chunks of the content.
     fn content(&mut self) -> Result<(), JsonError> {
-        let Some((place, content)) = find(self.message, "content") else {
+        let Some((at, content)) = find(self.message, "content") else {
             return Ok(());
         };
         let chunks = content.elements(self.body)?;
@@ -195,7 +195,7 @@ impl Reader<'_, '_> {
                     texts.push(text.value.clone());
                 }
             }
-            let within = Part::new(self.holder, place);
+            let within = Part::new(self.holder, at);
             let list = *list.get_or_insert_with(|| {
                 self.outline.add_container(spans(&chunks), Some(within), Some(FILLER))
             });
@@ -214,13 +214,13 @@ impl Reader<'_, '_> {
 
     /// Records a message that has nothing but reasoning.
     fn nothing_else(&mut self, object: &Span) {
-        const SAYS: [&str; 5] = ["tool_calls", "function_call", "refusal", "audio", "content"];
-        let says = |name: &str| match find(self.message, name) {
+        const CONTENT: [&str; 5] = ["tool_calls", "function_call", "refusal", "audio", "content"];
+        let has_content = |name: &str| match find(self.message, name) {
             Some((_, member)) => member.kind != Kind::String || member.is_text(),
             None => false,
         };
         let last = self.outline.parts.last().map(|opaque| opaque.at.0);
-        if last != Some(self.at) || SAYS.into_iter().any(says) {
+        if last != Some(self.at) || CONTENT.into_iter().any(has_content) {
             return;
         }
         let mut members = self.message.iter();
@@ -234,7 +234,7 @@ impl Reader<'_, '_> {
 
     /// Records the signatures of calls.
     fn calls(&mut self) -> Result<(), JsonError> {
-        let Some((place, list)) = find(self.message, "tool_calls") else {
+        let Some((at, list)) = find(self.message, "tool_calls") else {
             return Ok(());
         };
         let calls = list.elements(self.body)?;
@@ -243,7 +243,7 @@ impl Reader<'_, '_> {
             if *kind != Kind::Object {
                 continue;
             }
-            let within = Part::new(self.holder, place);
+            let within = Part::new(self.holder, at);
             let mut found = None;
             for path in CALL_SIGNATURES {
                 if found.is_none() && reaches(self.body, span, path)? {

@@ -65,11 +65,11 @@ pub(super) fn each<'a>(
 
 fn read<'a>(json: &'a [u8], object: &Span) -> Result<Detail<'a>, JsonError> {
     let mut detail = Detail::default();
-    let [mut said, mut thought, mut summary, mut data]: [Option<(Kind, Span)>; 4] =
+    let [mut words, mut thought, mut summary, mut data]: [Option<(Kind, Span)>; 4] =
         Default::default();
     each_member(json, object.start, |key, kind, span| match (key, kind) {
         (b"type", Kind::String) => detail.name = text(json, &span),
-        (b"text", Kind::String) => said = Some((kind, span)),
+        (b"text", Kind::String) => words = Some((kind, span)),
         (b"thinking", Kind::String | Kind::Array) => thought = Some((kind, span)),
         (b"summary", Kind::String) => summary = Some((kind, span)),
         (b"data", Kind::String) => data = Some((kind, span)),
@@ -81,8 +81,8 @@ fn read<'a>(json: &'a [u8], object: &Span) -> Result<Detail<'a>, JsonError> {
         _ => {}
     })?;
     let (piece, value) = match detail.name.as_ref() {
-        "text" | "output_text" => (Piece::Text, said),
-        "reasoning.text" => (Piece::Thinking, said),
+        "text" | "output_text" => (Piece::Text, words),
+        "reasoning.text" => (Piece::Thinking, words),
         "thinking" => (Piece::Thinking, thought),
         "reasoning.summary" => (Piece::Summary, summary),
         "reasoning.encrypted" | "redacted_thinking" => (Piece::Encrypted, data),

@@ -39,7 +39,7 @@ impl Reader {
                 frame: Frame::default(),
                 blocks: BlockEmitter::default(),
                 thought: None,
-                said: 0,
+                length: 0,
                 begins: 0,
                 calls: Calls::default(),
                 called: false,
@@ -112,7 +112,7 @@ struct ReaderState {
     /// Set while reasoning grows.
     thought: Option<Thought>,
     /// Number of characters of text so far, and before the growing block.
-    said: u64,
+    length: u64,
     begins: u64,
     calls: Calls,
     /// Whether there were tool calls.
@@ -257,7 +257,7 @@ impl ReaderState {
         choice: &Choice,
         out: &mut dyn FnMut(Event<'_>),
     ) -> Result<(), JsonError> {
-        let (mut any, mut said, mut hidden) = (false, false, false);
+        let (mut any, mut has_text, mut hidden) = (false, false, false);
         for list in [&choice.reasoning_details, &choice.thinking_blocks] {
             if let Some((Kind::Array, span)) = list
                 && !any
@@ -265,14 +265,14 @@ impl ReaderState {
                 details::each(json, span, |detail| {
                     any = true;
                     hidden |= detail.piece == Piece::Encrypted;
-                    said |= detail.piece != Piece::Encrypted && !detail.text.is_empty();
+                    has_text |= detail.piece != Piece::Encrypted && !detail.text.is_empty();
                     if detail.piece != Piece::Text {
                         self.detail(detail, out);
                     }
                 })?;
             }
         }
-        if said {
+        if has_text {
             return Ok(());
         }
         let plain = [&choice.reasoning_content, &choice.reasoning];
@@ -310,8 +310,8 @@ impl ReaderState {
             }
             Piece::Encrypted => {
                 self.close(out);
-                let data = match self.mark_of(&detail) {
-                    Some(mark) => mark.pack().unwrap_or_default().into(),
+                let data = match self.meta_of(&detail) {
+                    Some(meta) => meta.pack().unwrap_or_default().into(),
                     None => detail.text,
                 };
                 self.blocks.whole(BlockStart::Redacted { data }, None, out);
@@ -326,7 +326,7 @@ impl ReaderState {
     }
 
     /// The members of an encrypted piece, if this kind of server wants them back.
-    fn mark_of(&self, detail: &Detail<'_>) -> Option<DetailMeta> {
+    fn meta_of(&self, detail: &Detail<'_>) -> Option<DetailMeta> {
         (self.variant.replay == Replay::Details).then(|| DetailMeta {
             signature: detail.text.clone().into_owned(),
             format: detail.format.clone().into_owned(),
@@ -341,7 +341,7 @@ impl ReaderState {
             return;
         }
         let index = self.text_block(out);
-        self.said += openai_annotations::length(&words);
+        self.length += openai_annotations::length(&words);
         out(Event::BlockDelta { index, delta: Delta::Text(words) });
     }
 
@@ -349,7 +349,7 @@ impl ReaderState {
     fn text_block(&mut self, out: &mut dyn FnMut(Event<'_>)) -> u32 {
         if self.blocks.index_of(Growing::Text).is_none() {
             self.close(out);
-            self.begins = self.said;
+            self.begins = self.length;
         }
         self.blocks.block_of(Growing::Text, out)
     }
@@ -371,11 +371,11 @@ impl ReaderState {
     ) {
         let summary = detail.is_some_and(|detail| detail.piece == Piece::Summary);
         self.summed_up |= summary;
-        let asked = detail.and_then(|detail| detail.number);
+        let number = detail.and_then(|detail| detail.number);
         let goes_on = self.thought.as_ref().is_some_and(|thought| {
             thought.meta.summary == summary
-                && match (thought.number, asked) {
-                    (Some(number), Some(asked)) => number == asked,
+                && match (thought.number, number) {
+                    (Some(open), Some(number)) => open == number,
                     // Without an index, a signature ends its block.
                     _ => thought.meta.signature.is_empty(),
                 }
@@ -385,7 +385,7 @@ impl ReaderState {
         }
         let index = self.blocks.block_of(Growing::Thinking, out);
         let thought = self.thought.get_or_insert_with(|| Thought {
-            number: asked,
+            number,
             meta: DetailMeta { summary, ..DetailMeta::default() },
         });
         if !words.is_empty() {

@@ -315,22 +315,22 @@ impl<'a> Writer<'a> {
                 assistant_parts.reasoning.push_str(text.trim_matches('\n'));
             }
             Replay::Details => {
-                let mark = DetailMeta::unpack(signature.unwrap_or_default());
+                let meta = DetailMeta::unpack(signature.unwrap_or_default());
                 // These formats reject unsigned reasoning.
                 let signs = ["", "anthropic-claude-v1", "google-gemini-v1"];
-                if !mark.summary && mark.signature.is_empty() && signs.contains(&&*mark.format) {
+                if !meta.summary && meta.signature.is_empty() && signs.contains(&&*meta.format) {
                     self.thinking_omitted += 1;
                     return;
                 }
-                let (kind, member) = if mark.summary {
+                let (kind, member) = if meta.summary {
                     ("reasoning.summary", "summary")
                 } else {
                     ("reasoning.text", "text")
                 };
-                let mut detail = detail(kind, &mark, assistant_parts.details.len());
+                let mut detail = detail(kind, &meta, assistant_parts.details.len());
                 detail.insert(member.to_owned(), text.into());
-                if !mark.signature.is_empty() {
-                    detail.insert("signature".to_owned(), mark.signature.into());
+                if !meta.signature.is_empty() {
+                    detail.insert("signature".to_owned(), meta.signature.into());
                 }
                 assistant_parts.details.push(detail.into());
                 assistant_parts.reasoning.push_str(text);
@@ -364,10 +364,10 @@ impl<'a> Writer<'a> {
     fn redacted(&mut self, data: &str, assistant_parts: &mut AssistantParts) {
         match self.variant.replay {
             Replay::Details => {
-                let mark = DetailMeta::unpack(data);
+                let meta = DetailMeta::unpack(data);
                 let mut detail =
-                    detail("reasoning.encrypted", &mark, assistant_parts.details.len());
-                detail.insert("data".to_owned(), mark.signature.into());
+                    detail("reasoning.encrypted", &meta, assistant_parts.details.len());
+                detail.insert("data".to_owned(), meta.signature.into());
                 assistant_parts.details.push(detail.into());
             }
             Replay::Blocks => {
@@ -393,13 +393,13 @@ impl<'a> Writer<'a> {
         let id = self.call_id(id);
         let mut call = json!({"id": id, "type": "function", "function": function});
         if let Some(signature) = signature {
-            let mark = json!({"thought_signature": signature});
+            let member = json!({"thought_signature": signature});
             match self.variant.call_signature {
                 CallSignature::Nowhere => {
                     self.omitted(LossSubject::ToolCallSignature, LossReason::NoPlace);
                 }
-                CallSignature::ExtraContent => call["extra_content"] = json!({"google": mark}),
-                CallSignature::ProviderFields => call["provider_specific_fields"] = mark,
+                CallSignature::ExtraContent => call["extra_content"] = json!({"google": member}),
+                CallSignature::ProviderFields => call["provider_specific_fields"] = member,
             }
         }
         call
@@ -485,11 +485,11 @@ struct AssistantParts {
     calls: Vec<Value>,
 }
 
-fn detail(kind: &str, mark: &DetailMeta, number: usize) -> Map<String, Value> {
+fn detail(kind: &str, meta: &DetailMeta, number: usize) -> Map<String, Value> {
     let mut detail = Map::new();
     detail.insert("type".to_owned(), kind.into());
     detail.insert("index".to_owned(), number.into());
-    for (name, value) in [("format", &mark.format), ("id", &mark.id)] {
+    for (name, value) in [("format", &meta.format), ("id", &meta.id)] {
         if !value.is_empty() {
             detail.insert(name.to_owned(), value.as_str().into());
         }

@@ -353,7 +353,7 @@ impl Writer {
 
     /// The effort to send; `None` if nothing is set.
     fn effort(&mut self, amount: Amount) -> Option<Effort> {
-        let asked = match amount {
+        let wanted = match amount {
             Amount::Effort { effort } => effort,
             Amount::Adaptive { effort } => effort?,
             Amount::Budget { tokens } => {
@@ -362,8 +362,8 @@ impl Writer {
             }
             Amount::Off | Amount::On => return None,
         };
-        let given = asked.nearest(self.variant.efforts)?;
-        if given != asked {
+        let given = wanted.nearest(self.variant.efforts)?;
+        if given != wanted {
             self.adapted(LossSubject::Thinking, LossReason::Effort);
         }
         Some(given)

@@ -77,7 +77,7 @@ pub(crate) fn settings(request: &Request, model: &str, store: &StoreMembers) -> 
     let tools = request.tools.iter();
     let tools: Vec<Value> = tools.filter_map(|tool| write_tool(tool, &mut losses)).collect();
     // Typed clients require some members even if they were not set.
-    let object = |said: Option<Value>| match said {
+    let object = |value: Option<Value>| match value {
         Some(Value::Object(members)) => members,
         _ => Map::new(),
     };

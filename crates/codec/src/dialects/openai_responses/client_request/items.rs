@@ -288,9 +288,9 @@ fn is_text(block: &Block) -> bool {
 /// Joins parts of reasoning with blank lines.
 fn read_texts(parts: &Node<'_>) -> Result<String, Fault> {
     let mut text = String::new();
-    for (place, part) in parts.elements()?.enumerate() {
+    for (index, part) in parts.elements()?.enumerate() {
         part.object()?;
-        if place > 0 {
+        if index > 0 {
             text.push_str("\n\n");
         }
         text.push_str(part.need("text")?.text()?);

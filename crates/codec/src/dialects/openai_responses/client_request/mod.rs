@@ -41,8 +41,8 @@ const KNOWN: &[&str] = &[
 ];
 
 /// Reads a request.
-pub(super) fn read(asked: &RequestParts<'_>) -> Result<Lossy<Request>, Fault> {
-    read_value(&read_object(asked.body, asked.max_depth)?, 0)
+pub(super) fn read(parts: &RequestParts<'_>) -> Result<Lossy<Request>, Fault> {
+    read_value(&read_object(parts.body, parts.max_depth)?, 0)
 }
 
 /// Reads a request that was parsed already. The client did not send the first `history` items.

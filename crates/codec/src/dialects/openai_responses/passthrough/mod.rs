@@ -13,8 +13,8 @@ use crate::json::{Kind, Span, each_member, number, text};
 mod outline;
 
 impl Passthrough for OpenAiResponses {
-    fn outline(&self, asked: &RequestParts<'_>) -> Option<OpaqueOutline> {
-        outline::read(asked.body).ok()
+    fn outline(&self, parts: &RequestParts<'_>) -> Option<OpaqueOutline> {
+        outline::read(parts.body).ok()
     }
 
     fn block_path(&self, item: usize, _: Option<usize>) -> String {

@@ -59,14 +59,14 @@ fn item(
             if kind == Some("function_call") {
                 outline.add_call_id(find(&members, "call_id").map(|(_, id)| id));
             }
-            let said = role.as_deref() == Some("assistant")
+            let by_assistant = role.as_deref() == Some("assistant")
                 || kind.is_some_and(|kind| kind.ends_with("_call"));
-            outline.has_assistant |= said;
+            outline.has_assistant |= by_assistant;
             let known = kind.filter(|kind| *kind != "message");
-            if said || known.is_some_and(|kind| role_of(kind) == Role::Assistant) {
+            if by_assistant || known.is_some_and(|kind| role_of(kind) == Role::Assistant) {
                 outline.assistant_messages.push(at);
             }
-            let led = led.filter(|_| said);
+            let led = led.filter(|_| by_assistant);
             if let (Some(opaque), Some((id, _))) = (led, find_text(&members, "id")) {
                 // The provider uses this id to demand the reasoning that led to the item.
                 let holder = outline.add_container(wholes(&members), Some(part), None);
@@ -87,9 +87,9 @@ fn item(
         // It only refers to an item that the provider stores.
         return Ok(None);
     }
-    let signature = encrypted.map(|(place, member)| Signature {
+    let signature = encrypted.map(|(index, member)| Signature {
         value: member.value.clone(),
-        part: Part::new(outline.add_container(wholes(&members), Some(part), None), place),
+        part: Part::new(outline.add_container(wholes(&members), Some(part), None), index),
     });
     outline.parts.push(OpaquePart {
         texts,

@@ -332,8 +332,8 @@ pub fn step(data: &[u8]) -> (Option<u64>, Step) {
     let worth: fn(Value) -> Step = match &*head.kind {
         "response.created" => |mut event| Step::Began(event["response"].take()),
         "response.output_item.done" => |mut event| {
-            let place = event["output_index"].as_u64().unwrap_or_default();
-            Step::Item(place, event["item"].take())
+            let index = event["output_index"].as_u64().unwrap_or_default();
+            Step::Item(index, event["item"].take())
         },
         "response.completed" | "response.incomplete" | "response.failed" => {
             |mut event| Step::Ended(event["response"].take())
@@ -388,8 +388,8 @@ impl Progress {
     pub fn take(&mut self, step: Step) {
         match step {
             Step::Began(response) => self.began = Some(response),
-            Step::Item(place, item) => {
-                self.items.insert(place, item);
+            Step::Item(index, item) => {
+                self.items.insert(index, item);
             }
             Step::Ended(response) => self.ended = Some(response),
             Step::Other => {}

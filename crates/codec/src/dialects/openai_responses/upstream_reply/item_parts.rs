@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::Place;
+use super::ItemPosition;
 use crate::json::{Cursor, JsonError, Kind as Json, Span, each_member, inside, text};
 
 /// The kind of growing content, which also identifies the kind of item.
@@ -83,9 +83,14 @@ impl<'a> ItemParts<'a> {
         Ok(parts)
     }
 
-    pub(super) fn place(&self, data: &'a [u8], output_index: Option<u64>) -> Place<'a> {
+    pub(super) fn position(&self, data: &'a [u8], output_index: Option<u64>) -> ItemPosition<'a> {
         let bytes = |span: &Option<Span>| span.as_ref().map(|span| inside(data, span));
-        Place { output_index, item_id: bytes(&self.id), call_id: bytes(&self.call_id), part: 0 }
+        ItemPosition {
+            output_index,
+            item_id: bytes(&self.id),
+            call_id: bytes(&self.call_id),
+            part: 0,
+        }
     }
 
     pub(super) fn name_of_kind(&self) -> Cow<'a, str> {
@@ -103,7 +108,7 @@ pub(super) struct Part<'a> {
     /// Its type.
     pub(super) word: &'a [u8],
     /// Its text.
-    pub(super) said: Cow<'a, str>,
+    pub(super) words: Cow<'a, str>,
     /// The annotations of the text.
     pub(super) annotations: Option<Span>,
 }
@@ -116,7 +121,7 @@ pub(super) fn each_part<'a>(
 ) -> Result<(), JsonError> {
     let mut cursor = Cursor::at(data, list.start, usize::MAX);
     cursor.enter_array()?;
-    let (mut first, mut place) = (true, 0);
+    let (mut first, mut index) = (true, 0);
     while cursor.element(&mut first)? {
         let kind = cursor.peek()?;
         let span = cursor.skip()?;
@@ -126,12 +131,12 @@ pub(super) fn each_part<'a>(
         let mut found = Part::default();
         each_member(data, span.start, |key, kind, span| match (key, kind) {
             (b"type", Json::String) => found.word = inside(data, &span),
-            (b"text" | b"refusal", Json::String) => found.said = text(data, &span),
+            (b"text" | b"refusal", Json::String) => found.words = text(data, &span),
             (b"annotations", Json::Array) if span.len() > 2 => found.annotations = Some(span),
             _ => {}
         })?;
-        part(place, found);
-        place += 1;
+        part(index, found);
+        index += 1;
     }
     Ok(())
 }
@@ -140,13 +145,13 @@ pub(super) fn each_part<'a>(
 pub(super) fn joined<'a>(data: &'a [u8], list: Option<&Span>) -> Result<Cow<'a, str>, JsonError> {
     let mut all: Cow<'a, str> = Cow::default();
     if let Some(list) = list {
-        each_part(data, list, |place, Part { said, .. }| {
-            if place == 0 {
-                all = said;
+        each_part(data, list, |index, Part { words, .. }| {
+            if index == 0 {
+                all = words;
             } else {
                 let all = all.to_mut();
                 all.push_str("\n\n");
-                all.push_str(&said);
+                all.push_str(&words);
             }
         })?;
     }

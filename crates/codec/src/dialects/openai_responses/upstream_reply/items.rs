@@ -10,7 +10,7 @@ use throughline_canonical::{BlockStart, Delta, Event};
 
 use super::super::{NAME, PHASE, annotations};
 use super::item_parts::{ItemParts, Kind, Part, each_part, joined, member};
-use super::{Out, Place};
+use super::{ItemPosition, Out};
 use crate::dialects::shared::block_emitter::BlockEmitter;
 use crate::json::{JsonError, Span, each_element, inside, slice, text};
 
@@ -100,8 +100,10 @@ impl Items {
         if self.open.len() >= MAX_OPEN_ITEMS {
             return Ok(false);
         }
-        let place = parts.place(data, output_index);
-        if self.position(parts.kind, &place).is_some() && place.is_exact() || self.is_done(&place) {
+        let position = parts.position(data, output_index);
+        if self.find(parts.kind, &position).is_some() && position.is_exact()
+            || self.is_done(&position)
+        {
             return Ok(true);
         }
         self.keep_places(out);
@@ -119,11 +121,11 @@ impl Items {
     }
 
     /// Starts a part of a message.
-    pub(super) fn part_added(&mut self, place: &Place<'_>, out: Out<'_>) {
-        if let Some(at) = self.position(Kind::Message, place)
+    pub(super) fn part_added(&mut self, position: &ItemPosition<'_>, out: Out<'_>) {
+        if let Some(at) = self.find(Kind::Message, position)
             && self.open[at].kind == Kind::Message
         {
-            self.part(at, Kind::Message, place.part, out);
+            self.part(at, Kind::Message, position.part, out);
         }
     }
 
@@ -132,18 +134,19 @@ impl Items {
         &mut self,
         kind: Kind,
         deltas: Deltas,
-        place: &Place<'_>,
+        position: &ItemPosition<'_>,
         text: Cow<'_, str>,
         out: Out<'_>,
     ) {
-        let Some(at) = self.position(kind, place).or_else(|| self.unannounced(kind, place)) else {
+        let Some(at) = self.find(kind, position).or_else(|| self.unannounced(kind, position))
+        else {
             return;
         };
         if !self.open[at].kind.shares_item(kind) {
             return;
         }
         self.refused |= kind == Kind::Refusal;
-        if !self.part(at, kind, place.part, out) {
+        if !self.part(at, kind, position.part, out) {
             return;
         }
         self.in_full |= kind == Kind::Reasoning;
@@ -173,11 +176,11 @@ impl Items {
         out: Out<'_>,
     ) -> Result<(), JsonError> {
         let parts = ItemParts::read(data, span)?;
-        let place = parts.place(data, output_index);
-        let found = self.position(parts.kind, &place);
+        let position = parts.position(data, output_index);
+        let found = self.find(parts.kind, &position);
         let mut item = match found {
             Some(at) if self.open[at].kind == parts.kind => self.open.remove(at),
-            _ if self.is_done(&place) => return Ok(()),
+            _ if self.is_done(&position) => return Ok(()),
             // It was not announced.
             _ => Item::new(&parts, data, output_index),
         };
@@ -222,10 +225,10 @@ impl Items {
         out: Out<'_>,
     ) -> Result<(), JsonError> {
         let parts = ItemParts::read(data, item)?;
-        let place = parts.place(data, None);
+        let position = parts.position(data, None);
         let found = self.open.iter().find(|item| match item.output_index {
             Some(open) => open == number,
-            None => item.id.is_some() && item.id.as_deref() == place.item_id,
+            None => item.id.is_some() && item.id.as_deref() == position.item_id,
         });
         match found {
             Some(open) => {
@@ -286,31 +289,31 @@ impl Items {
         let emitted = item.block.filter(|block| block.ever || block.part > 0);
         if let Some(block) = emitted {
             // Some servers send citations only here.
-            return each_part(data, content, |place, part| {
+            return each_part(data, content, |number, part| {
                 if let Some(list) = &part.annotations
-                    && place == block.part
+                    && number == block.part
                 {
                     cite(data, list, block.index, block.cited, out);
                 }
             });
         }
-        each_part(data, content, |place, part| {
-            let Part { word, said, annotations } = part;
+        each_part(data, content, |number, part| {
+            let Part { word, words, annotations } = part;
             let refusal = word == b"refusal";
             self.refused |= refusal;
-            if place > 0 || item.block.is_none() || refusal {
+            if number > 0 || item.block.is_none() || refusal {
                 end(item, out);
                 let text = "".into();
                 let block = match refusal {
                     true => BlockStart::Refusal { text },
                     false => BlockStart::Text { text },
                 };
-                self.start(item, block, place, out);
+                self.start(item, block, number, out);
             }
             if let Some(block) = &item.block
-                && !said.is_empty()
+                && !words.is_empty()
             {
-                let delta = Delta::Text(said);
+                let delta = Delta::Text(words);
                 out(Event::BlockDelta { index: block.index, delta });
             }
             if let (Some(block), Some(list)) = (&item.block, &annotations) {
@@ -320,13 +323,13 @@ impl Items {
     }
 
     /// Emits a citation.
-    pub(super) fn cited(&mut self, place: &Place<'_>, annotation: &[u8], out: Out<'_>) {
+    pub(super) fn cited(&mut self, position: &ItemPosition<'_>, annotation: &[u8], out: Out<'_>) {
         let found =
-            self.position(Kind::Message, place).filter(|at| self.open[*at].kind == Kind::Message);
+            self.find(Kind::Message, position).filter(|at| self.open[*at].kind == Kind::Message);
         let Some(at) = found else {
             return;
         };
-        self.part(at, Kind::Message, place.part, out);
+        self.part(at, Kind::Message, position.part, out);
         if let Some(block) = &mut self.open[at].block
             && let Some(delta) = annotations::read(annotation)
         {
@@ -440,27 +443,27 @@ impl Items {
     }
 
     /// Finds the item of an event.
-    fn position(&self, kind: Kind, place: &Place<'_>) -> Option<usize> {
+    fn find(&self, kind: Kind, position: &ItemPosition<'_>) -> Option<usize> {
         let find = |fits: &dyn Fn(&Item) -> bool| self.open.iter().rposition(fits);
-        if let Some(number) = place.output_index {
+        if let Some(number) = position.output_index {
             let found = find(&|item| item.output_index == Some(number));
             // Without indexes, only the id can identify the item.
             if found.is_some() || self.open.iter().any(|item| item.output_index.is_some()) {
                 return found;
             }
         }
-        let named = [place.item_id, place.call_id].into_iter().flatten().find_map(|id| {
+        let named = [position.item_id, position.call_id].into_iter().flatten().find_map(|id| {
             find(&|item| item.id.as_deref() == Some(id) || item.call_id.as_deref() == Some(id))
         });
-        if named.is_some() || self.is_done(place) {
+        if named.is_some() || self.is_done(position) {
             return named;
         }
         // Some servers change the id of an item in every event.
         find(&|item| item.kind.shares_item(kind))
     }
 
-    fn is_done(&self, place: &Place<'_>) -> bool {
-        match (place.output_index, place.item_id.or(place.call_id)) {
+    fn is_done(&self, position: &ItemPosition<'_>) -> bool {
+        match (position.output_index, position.item_id.or(position.call_id)) {
             (Some(number), _) => self.done.contains(&Key::Number(number)),
             (None, Some(id)) => self.done.contains(&Key::Id(id.into())),
             (None, None) => false,
@@ -468,8 +471,8 @@ impl Items {
     }
 
     /// Adds an item that was not announced. A call needs its name first.
-    fn unannounced(&mut self, kind: Kind, place: &Place<'_>) -> Option<usize> {
-        if kind == Kind::Call || self.is_done(place) || self.open.len() >= MAX_OPEN_ITEMS {
+    fn unannounced(&mut self, kind: Kind, position: &ItemPosition<'_>) -> Option<usize> {
+        if kind == Kind::Call || self.is_done(position) || self.open.len() >= MAX_OPEN_ITEMS {
             return None;
         }
         self.open.push(Item {
@@ -478,8 +481,8 @@ impl Items {
                 Kind::Summary => Kind::Reasoning,
                 kind => kind,
             },
-            output_index: place.output_index,
-            id: place.item_id.map(Into::into),
+            output_index: position.output_index,
+            id: position.item_id.map(Into::into),
             call_id: None,
             phase: None,
             block: None,
@@ -504,7 +507,7 @@ impl Item {
     }
 }
 
-impl Place<'_> {
+impl ItemPosition<'_> {
     fn is_exact(&self) -> bool {
         self.output_index.is_some()
     }
@@ -516,14 +519,14 @@ fn thinking() -> BlockStart<'static> {
 
 /// Emits the citations that were not emitted yet.
 fn cite(data: &[u8], list: &Span, index: u32, emitted: usize, out: Out<'_>) {
-    let mut place = 0;
+    let mut count = 0;
     // A malformed list has no citations.
     let _ = each_element(data, list.start, |_, span| {
         if let Some(delta) = annotations::read(slice(data, &span)) {
-            if place >= emitted {
+            if count >= emitted {
                 out(Event::BlockDelta { index, delta });
             }
-            place += 1;
+            count += 1;
         }
     });
 }

@@ -118,7 +118,7 @@ impl ReplyState {
         };
         if let Some(span) = &event.text {
             self.start(None, data, out);
-            self.items.grow(kind, deltas, &event.place(data), text(data, span), out);
+            self.items.grow(kind, deltas, &event.position(data), text(data, span), out);
         }
         Ok(())
     }
@@ -155,12 +155,12 @@ impl ReplyState {
             b"response.output_text.annotation.added" => {
                 if let Some(span) = &event.annotation {
                     self.start(None, data, out);
-                    self.items.cited(&event.place(data), slice(data, span), out);
+                    self.items.cited(&event.position(data), slice(data, span), out);
                 }
             }
             b"response.content_part.added" => {
                 self.start(None, data, out);
-                self.items.part_added(&event.place(data), out);
+                self.items.part_added(&event.position(data), out);
             }
             b"response.completed"
             | b"response.incomplete"
@@ -214,11 +214,11 @@ impl ReplyState {
         if !self.items.any_open() {
             return Ok(());
         }
-        each_item(json, output, |place, item| self.items.done_if_open(json, item, place, out))
+        each_item(json, output, |index, item| self.items.done_if_open(json, item, index, out))
     }
 
     fn output(&mut self, json: &[u8], output: &Span, out: Out<'_>) -> Result<(), JsonError> {
-        each_item(json, output, |place, item| self.items.done(json, item, Some(place), out))
+        each_item(json, output, |index, item| self.items.done(json, item, Some(index), out))
     }
 
     fn start(&mut self, head: Option<&Head>, json: &[u8], out: Out<'_>) {
@@ -318,14 +318,14 @@ fn each_item(
 ) -> Result<(), JsonError> {
     let mut cursor = Cursor::at(json, list.start, usize::MAX);
     cursor.enter_array()?;
-    let (mut first, mut place) = (true, 0);
+    let (mut first, mut index) = (true, 0);
     while cursor.element(&mut first)? {
         let kind = cursor.peek()?;
         let item = cursor.skip()?;
         if kind == Kind::Object {
-            each(place, &item)?;
+            each(index, &item)?;
         }
-        place += 1;
+        index += 1;
     }
     Ok(())
 }
@@ -372,8 +372,8 @@ impl<'a> EventParts<'a> {
         Ok(parts)
     }
 
-    fn place<'d>(&self, data: &'d [u8]) -> Place<'d> {
-        Place {
+    fn position<'d>(&self, data: &'d [u8]) -> ItemPosition<'d> {
+        ItemPosition {
             output_index: self.output_index,
             item_id: self.item_id.as_ref().map(|span| inside(data, span)),
             call_id: None,
@@ -383,7 +383,7 @@ impl<'a> EventParts<'a> {
 }
 
 /// The position that an event names.
-pub(super) struct Place<'d> {
+pub(super) struct ItemPosition<'d> {
     pub(super) output_index: Option<u64>,
     pub(super) item_id: Option<&'d [u8]>,
     pub(super) call_id: Option<&'d [u8]>,

@@ -43,8 +43,8 @@ const SAID_OUTSIDE: &[&str] = &[
 ];
 
 /// Reads a request.
-pub(crate) fn read(asked: &RequestParts<'_>) -> Result<Lossy<Request>, Fault> {
-    let body = read_object(asked.body, asked.max_depth)?;
+pub(crate) fn read(parts: &RequestParts<'_>) -> Result<Lossy<Request>, Fault> {
+    let body = read_object(parts.body, parts.max_depth)?;
     let root = Node::root(&body);
     let mut losses = Vec::new();
     let mut request = Request {

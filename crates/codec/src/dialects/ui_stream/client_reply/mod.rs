@@ -105,7 +105,7 @@ impl Writer {
         self.state = Progress::Begun;
         let model = match self.form.model.as_str() {
             "" => theirs,
-            asked => asked,
+            requested => requested,
         };
         out.extend_from_slice(b"data: ");
         let mut start = ObjectWriter::new(out);
@@ -174,7 +174,7 @@ impl Writer {
             {
                 part.grow(text, out);
             }
-            (_, Delta::Signature(mark)) => part.sign(mark),
+            (_, Delta::Signature(signature)) => part.sign(signature),
             (PartKind::Text, Delta::Citation(citation)) => self.source(citation, out),
             _ => {}
         }
@@ -199,10 +199,10 @@ impl Writer {
     }
 
     fn stop(&mut self, index: u32, out: &mut Vec<u8>) {
-        let Some(place) = self.open.iter().rposition(|part| part.index == index) else {
+        let Some(at) = self.open.iter().rposition(|part| part.index == index) else {
             return;
         };
-        let mut part = self.open.remove(place);
+        let mut part = self.open.remove(at);
         if part.may_be_cut() {
             self.held = Some(part);
         } else {

@@ -43,8 +43,8 @@ impl Part {
     /// Creates a part of text or reasoning.
     pub(super) fn new(index: u32, kind: PartKind, number: usize) -> Self {
         let mut id = Vec::new();
-        let mark = if kind == PartKind::Text { 't' } else { 'r' };
-        quote_bytes(&format!("{mark}{number}"), &mut id);
+        let prefix = if kind == PartKind::Text { 't' } else { 'r' };
+        quote_bytes(&format!("{prefix}{number}"), &mut id);
         Self::with_id(index, kind, id)
     }
 
@@ -133,8 +133,8 @@ impl Part {
         out.extend_from_slice(b"\"}\n\n");
     }
 
-    pub(super) fn sign(&mut self, mark: &str) {
-        mark.clone_into(&mut self.signature);
+    pub(super) fn sign(&mut self, signature: &str) {
+        signature.clone_into(&mut self.signature);
     }
 
     /// Whether it may be a cut call: its arguments are empty or malformed.

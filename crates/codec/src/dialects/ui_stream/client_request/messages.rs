@@ -33,14 +33,14 @@ pub(super) fn read(
     let mut reader = Reader { request, losses };
     let mut last = None;
     let count = messages.elements()?.count();
-    for (place, message) in messages.elements()?.enumerate() {
+    for (index, message) in messages.elements()?.enumerate() {
         message.object()?;
         let id = string(&message, "id")?.filter(|id| !id.is_empty());
         let role = message.need("role")?;
         let assistant = role.text()? == "assistant";
         let is_meant = match anew {
             Regenerate::Nothing => false,
-            Regenerate::Last => place + 1 == count,
+            Regenerate::Last => index + 1 == count,
             Regenerate::Message(named) => id.as_ref() == Some(named),
         };
         // An answer is regenerated from the messages before it, a question from all messages up to
@@ -185,7 +185,7 @@ fn reasoning(part: &Node<'_>) -> Result<Option<Block>, Fault> {
             let data = data.to_owned();
             return Ok(Some(Block::Redacted { data }));
         }
-        Some(ProviderValue::Signature(mark)) => Some(mark.to_owned()),
+        Some(ProviderValue::Signature(value)) => Some(value.to_owned()),
         None if text.is_empty() => return Ok(None),
         None => None,
     };

@@ -14,8 +14,8 @@ mod tool_parts;
 
 /// Reads a request. Unknown members are ignored: `useChat` adds any members that the application
 /// wants.
-pub(super) fn read(asked: &RequestParts<'_>) -> Result<Accepted, Fault> {
-    let body = read_object(asked.body, asked.max_depth)?;
+pub(super) fn read(parts: &RequestParts<'_>) -> Result<Accepted, Fault> {
+    let body = read_object(parts.body, parts.max_depth)?;
     let root = Node::root(&body);
     let mut losses = Vec::new();
     let mut request = Request {

@@ -22,7 +22,7 @@ pub(super) fn name<'a>(kind: &'a str, part: &'a Node<'a>) -> Result<Option<&'a s
 pub(super) fn read(
     part: &Node<'_>,
     name: &str,
-    said: &mut Vec<Block>,
+    calls: &mut Vec<Block>,
     results: &mut Vec<Block>,
     losses: &mut Vec<Loss>,
 ) -> Result<(), Fault> {
@@ -52,7 +52,7 @@ pub(super) fn read(
     };
     // Input that was not JSON is kept as text, in some major versions under another name.
     let input = part.get("input").or_else(|| part.get("rawInput"));
-    said.push(Block::ToolCall {
+    calls.push(Block::ToolCall {
         id: id.clone(),
         name: name.to_owned(),
         arguments: input.map_or_else(|| "{}".to_owned(), |input| as_text(input.value())),
