@@ -9,7 +9,7 @@ use throughline_gateway::thinking::memory::{NewBlock, Outcome, Question};
 use throughline_gateway::thinking::store::{InMemory, Store};
 use throughline_gateway::thinking::writer::Changes;
 use throughline_gateway::thinking::{
-    Lineage, LineageId, Memory, SessionTag, Statistics, Target, Verdict,
+    Lineage, LineageId, Memory, SessionTag, Statistics, TargetIdentity, Verdict,
 };
 
 const MINUTE: u64 = 60_000;
@@ -32,8 +32,8 @@ fn key(number: u16) -> BlockKey {
     BlockKey(bytes)
 }
 
-fn target(backend: &str) -> Target {
-    Target {
+fn target(backend: &str) -> TargetIdentity {
+    TargetIdentity {
         backend: backend.into(),
         domain: backend.into(),
         credential: String::new(),
@@ -57,7 +57,11 @@ impl Bench {
         }
     }
 
-    fn question<'a>(&self, target: &'a Target, blocks: &'a [Option<BlockKey>]) -> Question<'a> {
+    fn question<'a>(
+        &self,
+        target: &'a TargetIdentity,
+        blocks: &'a [Option<BlockKey>],
+    ) -> Question<'a> {
         Question {
             lineage: self.lineage,
             target,
@@ -98,7 +102,7 @@ impl Bench {
     }
 
     /// Records that a target accepted a block with an unknown maker.
-    fn accepted(&self, target: &Target, block: u16) {
+    fn accepted(&self, target: &TargetIdentity, block: u16) {
         let outcome = Outcome { key: key(block), tried: true, prefix: None, dropped: None };
         self.memory.outcome(self.lineage, 1, target, &[outcome], self.now);
     }
@@ -290,9 +294,10 @@ fn domain_set_too_wide_does_not_cost_the_maker_its_blocks() {
     let bench = Bench::new(Policy::Origin, Unknown::Try);
     bench.ask("a", &[]);
     bench.make("a", 1, 1);
-    let twin = Target { domain: "a".into(), ..target("b") };
+    let twin = TargetIdentity { domain: "a".into(), ..target("b") };
     let blocks = [Some(key(1))];
-    let ask = |to: &Target| word(&bench.memory.ask(&bench.question(to, &blocks)).verdicts[0]);
+    let ask =
+        |to: &TargetIdentity| word(&bench.memory.ask(&bench.question(to, &blocks)).verdicts[0]);
     assert_eq!(ask(&twin), "send");
     bench.memory.refused(bench.lineage, 2, &twin, &[key(1)], bench.now);
     assert_eq!(ask(&twin), "origin");
@@ -338,7 +343,7 @@ fn account_bound_blocks_stay_with_their_credential() {
     for (credential, account_bound, expected) in
         [("", true, "send"), ("other", true, "origin"), ("other", false, "send")]
     {
-        let to = Target { credential: credential.into(), account_bound, ..target("a") };
+        let to = TargetIdentity { credential: credential.into(), account_bound, ..target("a") };
         let answer = bench.memory.ask(&bench.question(&to, &blocks));
         assert_eq!(word(&answer.verdicts[0]), expected, "{credential} {account_bound}");
     }

@@ -18,7 +18,7 @@ use crate::history::vault_lookup::{LookupBudget, StoredCall, is_same_turn};
 use crate::settings::{Policy, Thinking};
 use crate::thinking::envelope::{Envelope, EnvelopeKind, Envelopes, OpenResult};
 use crate::thinking::guard::PrefixRecord;
-use crate::thinking::memory::{Target, Verdict};
+use crate::thinking::memory::{TargetIdentity, Verdict};
 use crate::thinking::vault::Scope;
 
 /// One block of an assistant message, as its maker wrote it.
@@ -90,7 +90,7 @@ fn assistant_blocks(request: &Request) -> impl Iterator<Item = &Block> {
 /// Restores the history of one request.
 pub(crate) struct Recall<'a> {
     pub(crate) gateway: &'a Gateway,
-    pub(crate) target: &'a Target,
+    pub(crate) target: &'a TargetIdentity,
     pub(crate) scope: &'a Scope,
     /// Counts the vault lookups of this request.
     pub(crate) lookups: Mutex<LookupBudget>,

@@ -33,7 +33,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use crate::catalog::Form;
 use crate::gateway::Gateway;
 use crate::plan::translate::dialect_for;
-use crate::thinking::Target;
+use crate::thinking::TargetIdentity;
 use crate::turn::Attempt;
 use crate::turn::error_reply::Reply;
 use crate::turn::log::BlockRecord;
@@ -82,7 +82,7 @@ pub(crate) struct Decision {
     /// The session of the conversation.
     pub(crate) session: u64,
     /// Who receives the blocks, for the memory.
-    pub(crate) target: Target,
+    pub(crate) target: TargetIdentity,
 }
 
 /// A reply that is being built.

@@ -124,7 +124,7 @@ impl Plan for OpaquePlan {
                 |accepted| question(unanswered(&accepted.request.messages)),
             ),
             scope: request.scope.clone(),
-            past: None,
+            sent_thinking: None,
             prefix: None,
             returns_call_ids: true,
             separating: gateway.separating.clone(),

@@ -35,7 +35,7 @@ use crate::relay::custom_tools::CustomTools;
 use crate::relay::tool_names::ToolNames;
 use crate::settings::ToolThinking;
 use crate::thinking::guard::Guard;
-use crate::thinking::memory::{Question, Target};
+use crate::thinking::memory::{Question, TargetIdentity};
 use crate::thinking::random;
 use crate::turn::Attempt;
 use crate::turn::log::BlockRecord;
@@ -154,10 +154,10 @@ struct Destination {
 }
 
 /// The adapted history of a request.
-struct Past {
+struct PreparedHistory {
     adapted: AdaptedHistory,
     session: u64,
-    target: Target,
+    target: TargetIdentity,
     /// The index of the message where the model's present turn begins.
     open: usize,
     /// The first message whose thinking is sent back, as configured.
@@ -255,7 +255,7 @@ impl<'a> Draft<'a> {
     }
 
     /// Restores each assistant message as its maker wrote it, and adapts it to this target.
-    async fn recall(&mut self, gateway: &Gateway) -> Past {
+    async fn recall(&mut self, gateway: &Gateway) -> PreparedHistory {
         let (request, first) = (self.attempt.request, self.is_first());
         let target = self.attempt.target(&self.to.known);
         let rules = self.attempt.settings.thinking;
@@ -305,7 +305,7 @@ impl<'a> Draft<'a> {
             paths.set_paths(adapted.blocks.get_mut(reported..).unwrap_or_default(), sent);
         }
         let question = question(&self.request.messages[answered..]);
-        Past { adapted, session: answer.session, target, open, replays_from, question }
+        PreparedHistory { adapted, session: answer.session, target, open, replays_from, question }
     }
 
     /// Renames tools whose names the provider would refuse, also in the restored history.
@@ -314,7 +314,7 @@ impl<'a> Draft<'a> {
     }
 
     /// Fills empty messages and repairs tool loops that the target would refuse.
-    fn fill_and_close_loops(&mut self, past: &mut Past) {
+    fn fill_and_close_loops(&mut self, past: &mut PreparedHistory) {
         let rules = self.to.history_rules(self.retry, past.open, past.replays_from);
         rules.fill_empty_messages(&mut self.request.messages, &mut past.adapted);
         rules.repair_open_loop(&mut self.request, &mut past.adapted);
@@ -341,7 +341,7 @@ impl<'a> Draft<'a> {
         &mut self,
         gateway: &Gateway,
         written: &mut Lossy<Outgoing>,
-        past: &mut Past,
+        past: &mut PreparedHistory,
     ) -> GuardResult {
         let adapted = &mut past.adapted;
         let mode = match self.to.profile.blocks {

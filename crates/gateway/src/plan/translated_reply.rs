@@ -18,7 +18,7 @@ use crate::history::adapt;
 use crate::history::prefix_guard::record_prefixes;
 use crate::plan::translate::TranslatedPlan;
 use crate::plan::{Decision, Plan, ReplyFuture};
-use crate::relay::provider_report::Past;
+use crate::relay::provider_report::SentThinking;
 use crate::relay::{Relay, SentRequest, SignatureForm};
 use crate::reply::ReplyBody;
 use crate::reply::translated::EventSource;
@@ -253,7 +253,7 @@ impl Gateway {
             client: attempt.request.incoming.dialect,
             question: plan.question,
             scope: attempt.request.scope.clone(),
-            past: Some(Past { sent: plan.sent, target: plan.decision.target }),
+            sent_thinking: Some(SentThinking { sent: plan.sent, target: plan.decision.target }),
             prefix: plan.prefix,
             returns_call_ids: attempt.request.incoming.dialect.defaults().returns_call_ids,
             separating: self.separating.clone(),

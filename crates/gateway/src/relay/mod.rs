@@ -27,7 +27,7 @@ use crate::history::vault_lookup::vault_keys;
 use crate::relay::call_ids::{CallIds, looks_random};
 use crate::relay::custom_tools::CustomTools;
 use crate::relay::deferred_signature::{DeferredBlock, DeferredCall};
-use crate::relay::provider_report::Past;
+use crate::relay::provider_report::SentThinking;
 use crate::relay::tool_names::ToolNames;
 use crate::separating::SeparatingModels;
 use crate::thinking::capture::CapturedBlock;
@@ -80,7 +80,7 @@ pub(crate) struct SentRequest {
     /// Who may restore this turn from the vault.
     pub(crate) scope: Scope,
     /// The signed parts that were sent. `None` on the passthrough lane.
-    pub(crate) past: Option<Past>,
+    pub(crate) sent_thinking: Option<SentThinking>,
     /// The prefix that the reply follows, if prefixes matter.
     pub(crate) prefix: Option<Prefix>,
     /// Whether the client returns the ids of calls.

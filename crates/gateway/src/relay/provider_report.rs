@@ -6,14 +6,14 @@ use throughline_canonical::Transformation;
 use crate::history::adapt;
 use crate::relay::SentRequest;
 use crate::relay::settle::{Dropped, SentBlock, count_omitted};
-use crate::thinking::memory::{Outcome, Target};
+use crate::thinking::memory::{Outcome, TargetIdentity};
 use crate::turn::log::BlockRecord;
 
 /// The signed parts that were sent, and their target.
 #[derive(Debug)]
-pub(crate) struct Past {
+pub(crate) struct SentThinking {
     pub(crate) sent: Vec<adapt::SentPart>,
-    pub(crate) target: Target,
+    pub(crate) target: TargetIdentity,
 }
 
 impl SentRequest {
@@ -21,11 +21,11 @@ impl SentRequest {
     pub(crate) fn settle(
         &mut self,
         transformations: &[Transformation],
-    ) -> Option<(Target, Vec<Outcome>)> {
-        let past = self.past.take()?;
+    ) -> Option<(TargetIdentity, Vec<Outcome>)> {
+        let thinking = self.sent_thinking.take()?;
         let dropped = Dropped::read(transformations);
         let mut outcomes = Vec::new();
-        for sent in &past.sent {
+        for sent in &thinking.sent {
             let line = sent.line.and_then(|line| self.blocks.get_mut(line));
             let (Some(block), Some(position)) = (line, sent.position) else {
                 continue;
@@ -44,6 +44,6 @@ impl SentRequest {
         if !outcomes.is_empty() {
             count_omitted(&mut self.losses, self.blocks.iter().map(BlockRecord::fate));
         }
-        Some((past.target, outcomes))
+        Some((thinking.target, outcomes))
     }
 }

@@ -22,5 +22,5 @@ pub mod writer;
 
 pub use envelope::{Envelope, EnvelopeKind, Envelopes, OpenResult};
 pub use lineage::{Lineage, LineageId, SessionTag};
-pub use memory::{Memory, Statistics, Target, Verdict};
+pub use memory::{Memory, Statistics, TargetIdentity, Verdict};
 pub use vault::{StoredTurn, Vault, VaultKey, VaultLimits, VaultStore};

@@ -15,7 +15,7 @@ use crate::plan::{Decision, Plan};
 use crate::reply::Clocks;
 use crate::reply::model_name::ModelAlias;
 use crate::settings::Settings;
-use crate::thinking::Target;
+use crate::thinking::TargetIdentity;
 use crate::turn::ledger::{Ledger, ReplyProgress};
 use crate::turn::log::{SharedTurn, Turn};
 use crate::turn::request::ParsedRequest;
@@ -55,8 +55,8 @@ impl Attempt<'_> {
     }
 
     /// The receiver of the blocks, as the memory identifies it.
-    pub(crate) fn target(&self, model: &Model) -> Target {
-        Target {
+    pub(crate) fn target(&self, model: &Model) -> TargetIdentity {
+        TargetIdentity {
             backend: self.backend.name.as_str().into(),
             domain: self.backend.domain.as_str().into(),
             credential: credential_fingerprint(&headers::credential(

@@ -8,7 +8,9 @@ use throughline_gateway::settings::{Policy, Thinking, ToolThinking, Unknown};
 use throughline_gateway::thinking::memory::{NewBlock, Question};
 use throughline_gateway::thinking::store::Snapshot;
 use throughline_gateway::thinking::writer::Changes;
-use throughline_gateway::thinking::{Lineage, LineageId, Memory, SessionTag, Target, Verdict};
+use throughline_gateway::thinking::{
+    Lineage, LineageId, Memory, SessionTag, TargetIdentity, Verdict,
+};
 
 use crate::support::{POLICIES, Pair, cut_thinking, new_conversation, thinking_in};
 
@@ -42,7 +44,7 @@ fn time_to_decide(conversations: u32, policy: Policy) -> Duration {
         model: "m".into(),
         credential: String::new(),
     });
-    let target = Target {
+    let target = TargetIdentity {
         backend: "a".into(),
         domain: "a".into(),
         credential: String::new(),

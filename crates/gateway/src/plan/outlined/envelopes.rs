@@ -12,7 +12,7 @@ use throughline_sealing::text::PREFIX;
 use crate::gateway::Gateway;
 use crate::history::recall::key_of;
 use crate::thinking::envelope::{EnvelopeKind, OpenResult};
-use crate::thinking::memory::{Target, Verdict};
+use crate::thinking::memory::{TargetIdentity, Verdict};
 
 /// A thinking block that holds an envelope.
 pub(crate) struct SealedBlock {
@@ -77,7 +77,7 @@ impl SealedBlock {
     pub(crate) fn judge(
         self,
         verdict: &Verdict,
-        target: &Target,
+        target: &TargetIdentity,
     ) -> (Verdict, Option<NativeSignature>) {
         let leave_out = |reason, origin| (Verdict::LeaveOut { reason, origin }, None);
         let envelope = match self.opened {

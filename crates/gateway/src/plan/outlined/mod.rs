@@ -26,7 +26,7 @@ use crate::catalog::Model;
 use crate::plan::{Decision, Lane};
 use crate::relay::settle::{SentBlock, count_omitted};
 use crate::thinking::guard::{Guard, PrefixRecord};
-use crate::thinking::{Target, Verdict};
+use crate::thinking::{TargetIdentity, Verdict};
 use crate::upstream::refusal_policy::RetryPlan;
 
 /// The values that a plan is made from.
@@ -51,7 +51,7 @@ pub(crate) struct Planner<'a> {
     /// What to change after a refusal.
     pub retry: RetryPlan,
     /// The receiver of the blocks, for the memory.
-    pub target: Target,
+    pub target: TargetIdentity,
     /// The session of the conversation.
     pub session: u64,
 }

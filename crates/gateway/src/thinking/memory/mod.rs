@@ -68,7 +68,7 @@ struct Session {
 
 /// The receiver of a request.
 #[derive(Clone, Debug)]
-pub struct Target {
+pub struct TargetIdentity {
     /// The backend's name.
     pub backend: Arc<str>,
     /// The domain whose signatures it reads.
@@ -85,7 +85,7 @@ pub struct Question<'a> {
     /// The conversation of the request.
     pub lineage: Lineage,
     /// The receiver of the request.
-    pub target: &'a Target,
+    pub target: &'a TargetIdentity,
     /// Whether the request follows the active backend. Only then is a new target a switch.
     pub follows_active_backend: bool,
     /// Whether the request is part of the conversation. Token counts and plans are not.
@@ -254,7 +254,7 @@ impl Memory {
         &self,
         lineage: Lineage,
         session: u64,
-        target: &Target,
+        target: &TargetIdentity,
         outcomes: &[Outcome],
         now: u64,
     ) {
@@ -297,7 +297,7 @@ impl Memory {
     }
 
     /// Whether a target has refused the block with this key.
-    pub fn has_refused(&self, target: &Target, key: &BlockKey) -> bool {
+    pub fn has_refused(&self, target: &TargetIdentity, key: &BlockKey) -> bool {
         let state = self.state.lock();
         let record = state.blocks.get(key);
         record.is_some_and(|record| record.stored.refused.contains(&target.backend))
@@ -313,7 +313,7 @@ impl Memory {
         &self,
         lineage: Lineage,
         session: u64,
-        target: &Target,
+        target: &TargetIdentity,
         keys: &[BlockKey],
         now: u64,
     ) {

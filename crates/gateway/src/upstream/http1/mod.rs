@@ -28,8 +28,8 @@ use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 
-use self::reply::{Framing, ReplyHead};
-use self::request::{Outgoing, SendFailure};
+use self::reply::{Framing, ReceivedHead};
+use self::request::{SendFailure, SendingRequest};
 use super::{BoxError, RequestBody};
 
 /// How long a connection may be idle.
@@ -146,7 +146,7 @@ impl Pool {
         let (parts, body) = request.into_parts();
         let mut exchange = Exchange {
             method: parts.method.clone(),
-            outgoing: Some(Outgoing::new(&parts, body)?),
+            outgoing: Some(SendingRequest::new(&parts, body)?),
             broken: None,
         };
         loop {
@@ -155,7 +155,7 @@ impl Pool {
                 None => (Connection::open(&authority, connect).await?, false),
             };
             let head = std::future::poll_fn(|context| exchange.poll_head(&mut connection, context));
-            let ReplyHead { response, framing, keep_alive } = match head.await {
+            let ReceivedHead { response, framing, keep_alive } = match head.await {
                 Ok(head) => head,
                 // The provider closed an idle connection at this very moment, and no byte of the
                 // request was sent.
@@ -221,21 +221,21 @@ async fn sweep(pool: Weak<Pool>) {
 struct Exchange {
     method: Method,
     /// The request, until it is sent.
-    outgoing: Option<Outgoing>,
+    outgoing: Option<SendingRequest>,
     /// Why the rest of the request cannot be sent.
     broken: Option<io::Error>,
 }
 
 impl Exchange {
     fn is_unsent(&self) -> bool {
-        self.outgoing.as_ref().is_some_and(Outgoing::is_unsent)
+        self.outgoing.as_ref().is_some_and(SendingRequest::is_unsent)
     }
 
     fn poll_head(
         &mut self,
         connection: &mut Connection,
         context: &mut Context<'_>,
-    ) -> Poll<Result<ReplyHead, BoxError>> {
+    ) -> Poll<Result<ReceivedHead, BoxError>> {
         if let Some(outgoing) = self.outgoing.as_mut().filter(|_| self.broken.is_none()) {
             match outgoing.poll_send(&mut connection.stream, context) {
                 Poll::Ready(Ok(())) => self.outgoing = None,
@@ -247,7 +247,7 @@ impl Exchange {
         }
         loop {
             if !connection.buffer.is_empty()
-                && let Some(head) = ReplyHead::read(&mut connection.buffer, &self.method)?
+                && let Some(head) = ReceivedHead::read(&mut connection.buffer, &self.method)?
             {
                 return Poll::Ready(Ok(head));
             }
@@ -267,7 +267,7 @@ impl Exchange {
 struct Lease {
     connection: Connection,
     /// The rest of the request, if the provider replies before it has read all of it.
-    outgoing: Option<Outgoing>,
+    outgoing: Option<SendingRequest>,
     keep_alive: bool,
     pool: Arc<Pool>,
     authority: Authority,

@@ -11,14 +11,14 @@ const MAX_LINE_BYTES: usize = 16 << 10;
 const MAX_HEADERS: usize = 100;
 
 /// The head of a reply.
-pub(super) struct ReplyHead {
+pub(super) struct ReceivedHead {
     pub(super) response: Response<()>,
     pub(super) framing: Framing,
     /// Whether the connection can be used again.
     pub(super) keep_alive: bool,
 }
 
-impl ReplyHead {
+impl ReceivedHead {
     /// Takes a head from the start of the buffer. `None` if it is not complete yet.
     pub(super) fn read(buffer: &mut BytesMut, method: &Method) -> Result<Option<Self>, BoxError> {
         loop {

@@ -15,7 +15,7 @@ use tokio::net::TcpStream;
 use super::super::{BoxError, RequestBody};
 
 /// A request on its way to the provider.
-pub(super) struct Outgoing {
+pub(super) struct SendingRequest {
     /// The head, or the bytes around a chunk. They are written before `data`.
     head: Bytes,
     data: Bytes,
@@ -42,7 +42,7 @@ pub(super) enum SendFailure {
     Body(BoxError),
 }
 
-impl Outgoing {
+impl SendingRequest {
     pub(super) fn new(parts: &Parts, body: RequestBody) -> io::Result<Self> {
         let framing = match body.size_hint().exact() {
             _ if body.is_end_stream() => BodyFraming::Ended,

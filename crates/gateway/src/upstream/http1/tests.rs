@@ -306,7 +306,7 @@ fn conflicting_lengths_are_refused() {
         ("content-length: 2a\r\n", false),
     ] {
         let mut head = BytesMut::from(format!("HTTP/1.1 200 OK\r\n{lengths}\r\n").as_bytes());
-        let read = ReplyHead::read(&mut head, &Method::GET);
+        let read = ReceivedHead::read(&mut head, &Method::GET);
         assert_eq!(read.is_ok(), valid, "{lengths}");
     }
 }
