@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Citation, Fault, Usage};
+use crate::{Citation, Fault, Loss, Usage};
 
 /// One step of a reply. Text is borrowed from the input where possible.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -47,6 +47,12 @@ pub enum Event<'a> {
     EndExplained(EndDetails),
     /// An error after the reply began.
     Fault(Fault),
+    /// What was lost between client and provider. A reader reports what it could not read; clients
+    /// get all losses of the turn in one event before the end.
+    Lost {
+        /// The losses.
+        losses: Vec<Loss>,
+    },
     /// The last event of every reply, also of an interrupted one.
     Ended {
         /// Why the reply ended.
@@ -192,6 +198,7 @@ impl Event<'_> {
             Self::Usage(usage) => Event::Usage(*usage),
             Self::EndExplained(details) => Event::EndExplained(details.clone()),
             Self::Fault(fault) => Event::Fault(fault.clone()),
+            Self::Lost { losses } => Event::Lost { losses: losses.clone() },
             Self::Ended { reason } => Event::Ended { reason: reason.clone() },
         }
     }

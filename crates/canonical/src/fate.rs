@@ -1,6 +1,6 @@
 //! The fate of a thinking block on its way to a model.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::{Origin, ThinkingKind};
 
@@ -21,7 +21,7 @@ pub enum Fate {
 }
 
 /// Why a block was not sent unchanged.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reason {
     /// Its maker's signatures are not readable by this target.

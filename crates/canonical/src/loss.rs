@@ -3,12 +3,13 @@
 
 use std::fmt;
 
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Serialize, Serializer};
 
 use crate::{LossReason, LossSubject, Reason};
 
 /// One loss.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "LossReport")]
 pub enum Loss {
     /// Thinking blocks were not sent.
     ThinkingOmitted {
@@ -142,6 +143,41 @@ impl Serialize for Loss {
     }
 }
 
+/// A loss as it is read back from its form in reports.
+#[derive(Deserialize)]
+struct LossReport {
+    kind: String,
+    count: Option<usize>,
+    part: Option<String>,
+    setting: Option<String>,
+    reason: Option<String>,
+}
+
+impl TryFrom<LossReport> for Loss {
+    type Error = String;
+
+    fn try_from(report: LossReport) -> Result<Self, String> {
+        let LossReport { kind, count, part, setting, reason } = report;
+        let known = |reason: &Option<String>| LossReason::find(reason.as_deref()?);
+        let loss = match (kind.as_str(), count, part.or(setting)) {
+            ("thinking_omitted", Some(blocks), _) => reason
+                .and_then(|reason| serde_json::from_value(reason.into()).ok())
+                .map(|reason| Self::ThinkingOmitted { blocks, reason }),
+            ("message_filled", Some(messages), _) => Some(Self::MessageFilled { messages }),
+            ("setting_adapted", _, Some(setting)) => known(&reason).map(|reason| {
+                Self::SettingAdapted { setting: LossSubject::named(&setting), reason }
+            }),
+            ("part_omitted", _, Some(part)) => known(&reason)
+                .map(|reason| Self::PartOmitted { part: LossSubject::named(&part), reason }),
+            ("tool_loop_closed", Some(calls), _) => Some(Self::ToolLoopClosed { calls }),
+            ("tool_id_repeated", Some(ids), _) => Some(Self::ToolIdRepeated { ids }),
+            ("reasoning_unclosed", ..) => Some(Self::ReasoningUnclosed),
+            _ => None,
+        };
+        loss.ok_or_else(|| format!("`{kind}` is not a known loss, or lacks a member"))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -159,6 +195,26 @@ mod tests {
             Loss::header(&losses),
             "thinking_omitted=2;reason=origin, setting_adapted=thinking;reason=open_tool_loop"
         );
+    }
+
+    #[test]
+    fn report_of_a_loss_is_read_back() {
+        let losses = [
+            Loss::ThinkingOmitted { blocks: 2, reason: Reason::Origin },
+            Loss::MessageFilled { messages: 1 },
+            Loss::SettingAdapted {
+                setting: LossSubject::Temperature,
+                reason: LossReason::Thinking,
+            },
+            Loss::of_part(LossSubject::named("verbosity"), LossReason::NoPlace),
+            Loss::ToolLoopClosed { calls: 3 },
+            Loss::ToolIdRepeated { ids: 4 },
+            Loss::ReasoningUnclosed,
+        ];
+        for loss in losses {
+            let report = serde_json::to_string(&loss).unwrap();
+            assert_eq!(serde_json::from_str::<Loss>(&report).unwrap(), loss, "{report}");
+        }
     }
 
     #[test]

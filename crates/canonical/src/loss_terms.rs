@@ -31,6 +31,12 @@ macro_rules! terms {
                     $(Self::$other(name) => name,)?
                 }
             }
+
+            /// The variant of a term of the tables.
+            pub(crate) fn find(term: &str) -> Option<Self> {
+                let mut known = Self::ROWS.iter().flat_map(|(row, _)| *row);
+                known.find(|known| known.as_str() == term).cloned()
+            }
         }
     };
 }
@@ -148,11 +154,7 @@ impl LossSubject {
         if !(1..=64).contains(&name.len()) || !name.bytes().all(is_plain) {
             return Self::Block;
         }
-        let mut known = Self::ROWS.iter().flat_map(|(subjects, _)| *subjects);
-        match known.find(|subject| subject.as_str() == name) {
-            Some(subject) => subject.clone(),
-            None => Self::Other(name.to_owned()),
-        }
+        Self::find(name).unwrap_or_else(|| Self::Other(name.to_owned()))
     }
 }
 

@@ -22,6 +22,9 @@ impl Reply {
         if self.details != EndDetails::default() {
             out(&Event::EndExplained(self.details.clone()));
         }
+        if !self.losses.is_empty() {
+            out(&Event::Lost { losses: self.losses.clone() });
+        }
         if let Some(fault) = &self.fault {
             out(&Event::Fault(fault.clone()));
         }
@@ -77,7 +80,7 @@ fn parts(block: &Block) -> Option<(BlockStart<'_>, Vec<Delta<'_>>)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Citation, Fold, Usage};
+    use crate::{Citation, Fold, Loss, Usage};
 
     #[test]
     fn replayed_reply_folds_into_itself() {
@@ -111,6 +114,7 @@ mod tests {
             fault: None,
             details: EndDetails { sequence: Some("stop".to_owned()), ..EndDetails::default() },
             reason: Some(EndReason::ToolCalls),
+            losses: vec![Loss::ReasoningUnclosed],
             summary: false,
         };
         let mut fold = Fold::default();

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::{Block, BlockStart, Delta, EndDetails, EndReason, Event, Fault, Usage};
+use crate::{Block, BlockStart, Delta, EndDetails, EndReason, Event, Fault, Loss, Usage};
 
 /// A whole reply.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -24,6 +24,9 @@ pub struct Reply {
     /// Details about the end.
     #[serde(skip_serializing_if = "EndDetails::is_empty")]
     pub details: EndDetails,
+    /// What was lost between client and provider.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub losses: Vec<Loss>,
     /// Whether the thinking is a summary made by the provider. Events do not carry this: the caller
     /// knows the model.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -70,6 +73,7 @@ impl Fold {
             Event::EndExplained(details) => self.reply.details = details.clone(),
             Event::Fault(fault) => self.reply.fault = Some(fault.clone()),
             Event::Ended { reason } => self.reply.reason = Some(reason.clone()),
+            Event::Lost { losses } => self.reply.losses.clone_from(losses),
             Event::Transformed { .. } => {}
         }
     }
@@ -206,6 +210,7 @@ mod tests {
                 fault: None,
                 reason: Some(EndReason::ToolCalls),
                 details: EndDetails::default(),
+                losses: Vec::new(),
                 summary: false,
             }
         );

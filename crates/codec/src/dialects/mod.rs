@@ -339,8 +339,4 @@ pub trait ReplyReader: Send {
     fn separates_reasoning(&self) -> bool {
         false
     }
-    /// Losses found while reading.
-    fn losses(&self) -> &[Loss] {
-        &[]
-    }
 }

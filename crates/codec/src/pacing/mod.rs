@@ -158,6 +158,7 @@ impl Pacer {
             Event::Transformed { .. }
             | Event::Usage(_)
             | Event::EndExplained(_)
+            | Event::Lost { .. }
             | Event::Fault(_) => {
                 return self.pass_through(event, out);
             }

@@ -42,8 +42,6 @@ struct Blocks {
     calls: bool,
     /// Reasoning that the prompt opened and the model has not closed yet.
     unclosed: Option<Unclosed>,
-    /// Losses found in the text.
-    losses: Vec<Loss>,
 }
 
 /// Text that counts as reasoning only because the model's template opens the block. If the model stops
@@ -75,11 +73,6 @@ impl Stage {
         self.reader.begin_answer(|_| {});
         self.blocks.unclosed = None;
         self
-    }
-
-    /// Losses found in the text so far.
-    pub fn losses(&self) -> &[Loss] {
-        &self.blocks.losses
     }
 
     /// Whether the dialect has sent reasoning of its own, apart from the text.
@@ -146,11 +139,14 @@ impl Stage {
                     TextEvent::Ended(reason) => end = reason,
                     event => blocks.emit(event, out),
                 });
-                if reason == EndReason::Stop && end == TextEnd::UnclosedReasoning {
-                    blocks.repeat_as_answer(out);
-                }
+                let repeated = reason == EndReason::Stop
+                    && end == TextEnd::UnclosedReasoning
+                    && blocks.repeat_as_answer(out);
                 blocks.resolve_unclosed(out);
                 blocks.emitter.close(out);
+                if repeated {
+                    out(Event::Lost { losses: vec![Loss::ReasoningUnclosed] });
+                }
                 let reason = match (reason, end) {
                     (EndReason::Stop, TextEnd::Error) => EndReason::Failed,
                     (EndReason::Stop, _) if blocks.calls => EndReason::ToolCalls,
@@ -194,10 +190,6 @@ impl ReplyReader for RawTextReader {
     fn separates_reasoning(&self) -> bool {
         self.stage.separates_reasoning()
     }
-
-    fn losses(&self) -> &[Loss] {
-        self.stage.losses()
-    }
 }
 
 impl Blocks {
@@ -211,14 +203,15 @@ impl Blocks {
         }
     }
 
-    /// The block that the prompt opened was never closed, so its text was the answer.
-    fn repeat_as_answer(&mut self, out: &mut dyn FnMut(Event<'_>)) {
-        if let Some(unclosed) = self.unclosed.take()
-            && !unclosed.text.is_empty()
-        {
-            self.emitter.grow(Growing::Text, unclosed.text.into(), out);
-            self.losses.push(Loss::ReasoningUnclosed);
-        }
+    /// The block that the prompt opened was never closed, so its text was the answer. Returns false
+    /// if there is no such text.
+    fn repeat_as_answer(&mut self, out: &mut dyn FnMut(Event<'_>)) -> bool {
+        let Some(unclosed) = self.unclosed.take().filter(|unclosed| !unclosed.text.is_empty())
+        else {
+            return false;
+        };
+        self.emitter.grow(Growing::Text, unclosed.text.into(), out);
+        true
     }
 
     fn emit(&mut self, event: TextEvent<'_>, out: &mut dyn FnMut(Event<'_>)) {
@@ -300,6 +293,7 @@ mod tests {
                     },
                     Event::BlockEnded { index } => format!("{index} ended"),
                     Event::Fault(fault) => format!("fault {:?}", fault.kind),
+                    Event::Lost { losses } => format!("lost {}", Loss::header(&losses)),
                     Event::Ended { reason } => format!("ended {reason:?}"),
                     other => format!("{other:?}"),
                 });
@@ -409,7 +403,6 @@ mod tests {
             ["0 thinking", "0 ended", "1 text", "1 + The ans", "1 + wer.", "1 ended", "ended Stop"];
         assert_eq!(lines(&mut stage, events), answer);
         assert!(stage.separates_reasoning());
-        assert!(stage.losses().is_empty());
     }
 
     /// Covers: S2-16
@@ -432,18 +425,18 @@ mod tests {
             "1 text",
             "1 + The answer.",
             "1 ended",
+            "lost reasoning_unclosed=1",
             "ended Stop",
         ];
         assert_eq!(lines(&mut stage, model_text(&["The ans", "wer."])), repeated);
-        assert_eq!(stage.losses(), [Loss::ReasoningUnclosed]);
     }
 
     #[test]
     fn unclosed_reasoning_of_a_whole_reply_is_the_answer() {
         let mut stage = opened_by_template(Delivery::Whole);
-        let answer = ["0 text", "0 + The answer.", "0 ended", "ended Stop"];
+        let answer =
+            ["0 text", "0 + The answer.", "0 ended", "lost reasoning_unclosed=1", "ended Stop"];
         assert_eq!(lines(&mut stage, model_text(&["The answer."])), answer);
-        assert_eq!(stage.losses(), [Loss::ReasoningUnclosed]);
     }
 
     #[test]
@@ -455,7 +448,6 @@ mod tests {
             let mut stage = opened_by_template(delivery);
             let thought = ["0 thinking", "0 + A long thought", "0 ended", "ended Length"];
             assert_eq!(lines(&mut stage, events), thought, "{delivery:?}");
-            assert!(stage.losses().is_empty());
         }
     }
 
@@ -477,7 +469,6 @@ mod tests {
                 apart,
                 "{delivery:?}"
             );
-            assert!(stage.losses().is_empty());
         }
     }
 

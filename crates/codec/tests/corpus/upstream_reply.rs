@@ -1,8 +1,7 @@
 //! Replies of providers, streamed and whole: their events, however the bytes arrive.
 //!
 //! - `name.sse` and `name.ndjson` are streams, `name.json` is a whole reply. The golden is
-//!   `name.events.jsonl`, and `name.losses.json` if the reader loses something. The `about.toml` may
-//!   name a `variant` of the dialect.
+//!   `name.events.jsonl`. The `about.toml` may name a `variant` of the dialect.
 //! - `name.jsonl` is a table of short replies: each row has the `events` of a stream (JSON values, or
 //!   text that is no JSON) or a `whole` reply, and may have a `variant`. The runner frames the events
 //!   as the dialect does. The golden has one line for each row.
@@ -16,7 +15,7 @@ use throughline_codec::dialects::{Target, UPSTREAM, UpstreamDialect, client, ups
 use throughline_codec::framing::sse::Framer;
 
 use super::client_reply::{fold, stream_ending};
-use super::folder::{Capture, Findings, captures, lines, pretty};
+use super::folder::{Capture, Findings, captures, lines};
 use super::rules::Folder;
 
 /// The endings of replies.
@@ -37,12 +36,12 @@ pub(crate) struct Incoming {
 }
 
 impl Incoming {
-    /// Reads the reply in these pieces, passes on each event, and returns the events and the losses.
+    /// Reads the reply in these pieces, passes on each event, and returns the events.
     pub(crate) fn read<'a>(
         &self,
         pieces: impl IntoIterator<Item = &'a [u8]>,
         mut each: impl FnMut(&Event<'_>),
-    ) -> (Vec<String>, Value) {
+    ) -> Vec<String> {
         let target = Target { model: "m", profile: self.dialect.profile(&self.variant) };
         let mut reader = self.dialect.reply_reader(&target, self.streamed);
         let mut events = Vec::new();
@@ -54,11 +53,11 @@ impl Incoming {
             reader.push(piece, &mut take);
         }
         reader.finish(&mut take);
-        (events, json!(reader.losses()))
+        events
     }
 
     fn events<'a>(&self, pieces: impl IntoIterator<Item = &'a [u8]>) -> Vec<String> {
-        self.read(pieces, |_| {}).0
+        self.read(pieces, |_| {})
     }
 }
 
@@ -117,22 +116,16 @@ pub(crate) fn check(folder: &Folder, findings: &mut Findings) {
         let replies = incoming(dialect, capture);
         let mut read = replies.iter().map(|reply| reply.read([&reply.bytes[..]], |_| {}));
         if capture.is_table() {
-            let rows = read.map(|(events, losses)| {
+            let rows = read.map(|events| {
                 let parse = |event: &String| serde_json::from_str(event).unwrap();
                 let events: Vec<Value> = events.iter().map(parse).collect();
-                match losses.as_array().unwrap().is_empty() {
-                    true => json!({"events": events}),
-                    false => json!({"events": events, "losses": losses}),
-                }
+                json!({"events": events})
             });
             findings.golden(capture.beside("events.jsonl"), Some(&lines(rows)));
         } else {
-            let (events, losses) = read.next().unwrap();
+            let events = read.next().unwrap();
             let events = format!("{}\n", events.join("\n"));
             findings.golden(capture.beside("events.jsonl"), Some(&events));
-            if !losses.as_array().unwrap().is_empty() {
-                findings.golden(capture.beside("losses.json"), Some(&pretty(&losses)));
-            }
         }
     }
 }

@@ -144,11 +144,6 @@ impl Relay {
 
     /// Records what only the reader knows about the reply. Call this before [`Relay::close`].
     pub(crate) fn finish_reading(&mut self, reader: &dyn ReplyReader) {
-        for loss in reader.losses() {
-            if !self.sent.losses.contains(loss) {
-                self.sent.losses.push(loss.clone());
-            }
-        }
         if reader.separates_reasoning() {
             let Origin { backend, model, .. } = &*self.ledger.origin;
             self.sent.separating.learn(backend, model);
@@ -190,10 +185,15 @@ impl Relay {
             }
             Event::BlockEnded { index } => self.end_block(index, out),
             Event::Ended { reason } => self.end(reason, out),
-            event @ (Event::MessageStarted { .. } | Event::Usage(_) | Event::Fault(_)) => {
+            event @ Event::Fault(_) => {
+                self.send_losses(out);
+                out(&event);
+            }
+            event @ (Event::MessageStarted { .. } | Event::Usage(_)) => {
                 self.fold.push(&event);
                 out(&event);
             }
+            Event::Lost { losses } => losses.into_iter().for_each(|loss| self.add_loss(loss)),
             event @ Event::EndExplained(_) => {
                 self.record_loss(&event);
                 self.fold.push(&event);
@@ -269,10 +269,21 @@ impl Relay {
         if matches!(self.signature_form, SignatureForm::Passed(_)) {
             return;
         }
-        if let Some(loss) = self.sent.client.loss_of(event)
-            && !self.sent.losses.contains(&loss)
-        {
+        if let Some(loss) = self.sent.client.loss_of(event) {
+            self.add_loss(loss);
+        }
+    }
+
+    fn add_loss(&mut self, loss: Loss) {
+        if !self.sent.losses.contains(&loss) {
             self.sent.losses.push(loss);
+        }
+    }
+
+    /// Sends all losses of the turn, for clients that have a field for them in the last event.
+    fn send_losses(&self, out: &mut dyn FnMut(&Event<'_>)) {
+        if !self.sent.losses.is_empty() {
+            out(&Event::Lost { losses: self.sent.losses.clone() });
         }
     }
 
@@ -429,9 +440,7 @@ impl Relay {
             // The fault was already sent. Blocks that did not end must not be sent back later.
             self.remember_cut_blocks();
             self.ended = true;
-            let event = Event::Ended { reason };
-            self.fold.push(&event);
-            out(&event);
+            out(&Event::Ended { reason });
             return;
         }
         if reason == EndReason::Cut {
@@ -446,6 +455,7 @@ impl Relay {
         let event = Event::Ended { reason };
         self.fold.push(&event);
         self.store_turn();
+        self.send_losses(out);
         out(&event);
     }
 
@@ -460,6 +470,7 @@ impl Relay {
         }
         self.send_deferred(out);
         self.remember_cut_blocks();
+        self.send_losses(out);
         out(&Event::Fault(fault.clone()));
         out(&Event::Ended { reason: EndReason::Failed });
     }

@@ -72,6 +72,34 @@ async fn reply_names_the_model_that_answered() {
     bed.expect_no_refusals().await;
 }
 
+/// The last event of a stream lists the same losses as the header and the turn.
+#[tokio::test]
+async fn last_event_lists_the_losses_of_the_turn() {
+    let bed = TestBed::build(&BedOptions {
+        upstreams: &["gemini 3"],
+        backend: "default_model = \"chosen-here\"",
+        ..BedOptions::default()
+    })
+    .await;
+    let settings = json!({"parallel_calls": false});
+    let ag_ui = json!({"threadId": "t", "runId": "r", "forwardedProps": settings, "messages":
+        [{"id": "m", "role": "user", "content": "ponder this"}]});
+    let mut requests = Vec::from(endpoint_requests());
+    for (_, body) in &mut requests {
+        body["parallel_calls"] = false.into();
+    }
+    requests.push(("/ag-ui", ag_ui));
+    for (path, body) in requests {
+        let client = &bed.gateway.client;
+        let answer = client.send(Method::POST, path, &[JSON], body.to_string()).await.expect_ok();
+        let losses = bed.gateway.turns().await[0]["losses"].clone();
+        assert!(losses.as_array().is_some_and(|losses| !losses.is_empty()), "{path}: {losses}");
+        assert!(answer.header("x-throughline-loss").contains("parallel_tool_calls"), "{path}");
+        let text = answer.text();
+        assert!(text.contains(&format!("\"losses\":{losses}")), "{path}: {losses} in {text}");
+    }
+}
+
 #[tokio::test]
 async fn content_type_matches_the_reply() {
     let bed = TestBed::over(&["anthropic, budget"]).await;

@@ -2,13 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use serde_json::Value;
-use throughline_canonical::{EndDetails, EndReason, Fault, Request, Usage};
+use serde_json::{Value, json};
+use throughline_canonical::{EndReason, Fault, Request, Usage};
 
 use super::client_reply::frames::event;
 use super::errors;
 use super::interrupts::{self, AnsweredCall, RunCall};
 use crate::dialects::ReplyIdentity;
+use crate::dialects::shared::reply_end::EndReport;
 use crate::json::{ObjectWriter, quote_bytes};
 
 /// The protocol version of the events.
@@ -104,11 +105,13 @@ impl Run {
     /// Ends the run with success.
     pub(super) fn finish(
         &self,
-        (reason, details): (&EndReason, &EndDetails),
+        reason: &EndReason,
         calls: &[RunCall],
-        (usage, model): (&Usage, &str),
+        report: &EndReport,
+        model: &str,
         out: &mut Vec<u8>,
     ) {
+        let EndReport { usage, details, losses } = report;
         let interrupted = self.modern && calls.iter().any(|call| call.waits);
         if let Some(state) = self.state.as_ref().filter(|_| interrupted) {
             snapshot("STATE_SNAPSHOT", "snapshot", state, out);
@@ -126,6 +129,9 @@ impl Run {
                 if let Some(value) = value {
                     result.text(name, value);
                 }
+            }
+            if !losses.is_empty() {
+                result.value("losses", &json!(losses));
             }
             result.end();
             if !self.modern {
@@ -146,16 +152,24 @@ impl Run {
     }
 
     /// Ends the run with an error. No event follows.
-    pub(super) fn fail(&self, fault: &Fault, (usage, model): (&Usage, &str), out: &mut Vec<u8>) {
+    pub(super) fn fail(&self, fault: &Fault, report: &EndReport, model: &str, out: &mut Vec<u8>) {
         event(out, |event| {
             errors::write_members(fault, event);
             if !self.modern {
                 return;
             }
-            write_usage(usage, model, event);
-            if let Some(seconds) = fault.retry_after {
-                event.object("metadata").count("retryAfter", seconds).end();
+            write_usage(&report.usage, model, event);
+            if fault.retry_after.is_none() && report.losses.is_empty() {
+                return;
             }
+            let mut metadata = event.object("metadata");
+            if let Some(seconds) = fault.retry_after {
+                metadata.count("retryAfter", seconds);
+            }
+            if !report.losses.is_empty() {
+                metadata.value("losses", &json!(report.losses));
+            }
+            metadata.end();
         });
     }
 

@@ -309,7 +309,7 @@ impl ReplyWriter for StreamWriter {
             Event::Ended { reason } => self.end(reason, out),
             // The gateway reports these: the indexes refer to the request that the provider
             // received, not to the client's.
-            Event::MessageStarted { .. } | Event::Transformed { .. } => {}
+            Event::MessageStarted { .. } | Event::Transformed { .. } | Event::Lost { .. } => {}
         }
     }
 

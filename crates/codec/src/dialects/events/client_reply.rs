@@ -131,6 +131,7 @@ impl ReplyWriter for Writer {
             Event::Transformed { .. } => "transformed",
             Event::Usage(_) => "usage",
             Event::Fault(_) => "fault",
+            Event::Lost { .. } => "lost",
             Event::Ended { .. } => {
                 self.ended = true;
                 "ended"

@@ -299,7 +299,7 @@ impl ReplyWriter for Writer {
             return;
         }
         match event {
-            Event::MessageStarted { .. } | Event::Transformed { .. } => {}
+            Event::MessageStarted { .. } | Event::Transformed { .. } | Event::Lost { .. } => {}
             Event::BlockStarted { index, block } => self.start(*index, block, out),
             Event::BlockDelta { index, delta } => self.delta(*index, delta, out),
             Event::BlockEnded { index } => {

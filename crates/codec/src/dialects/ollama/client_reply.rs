@@ -245,7 +245,7 @@ impl ReplyWriter for Writer {
                 let why = details.explanation.as_deref().unwrap_or_default();
                 self.line(self.form.text, why, out);
             }
-            Event::MessageStarted { .. } | Event::Transformed { .. } => {}
+            Event::MessageStarted { .. } | Event::Transformed { .. } | Event::Lost { .. } => {}
         }
     }
 

@@ -1,6 +1,27 @@
 //! How a reply ends: with a fault, in the middle of a call, or too early.
 
-use throughline_canonical::{EndReason, Event, Fault, FaultKind};
+use throughline_canonical::{EndDetails, EndReason, Event, Fault, FaultKind, Loss, Usage};
+
+/// What the last event of a reply reports to a front end.
+#[derive(Debug, Default)]
+pub(crate) struct EndReport {
+    pub(crate) usage: Usage,
+    pub(crate) details: EndDetails,
+    pub(crate) losses: Vec<Loss>,
+}
+
+impl EndReport {
+    /// Records an event that only the end of the reply reports. Returns false for other events.
+    pub(crate) fn record(&mut self, event: &Event<'_>) -> bool {
+        match event {
+            Event::Usage(usage) => self.usage.update(*usage),
+            Event::EndExplained(details) => self.details.clone_from(details),
+            Event::Lost { losses } => self.losses.clone_from(losses),
+            _ => return false,
+        }
+        true
+    }
+}
 
 /// The fault to report for a reply that was cut or failed without one. Clients would take a plain end
 /// for success.

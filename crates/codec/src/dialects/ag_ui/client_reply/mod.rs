@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use throughline_canonical::{
-    BlockStart, Delta, EndDetails, EndReason, Event, Fault, FaultKind, Reply, Request, Show, Usage,
+    BlockStart, Delta, EndReason, Event, Fault, FaultKind, Reply, Request, Show,
 };
 
 use self::activity::Activity;
@@ -17,7 +17,7 @@ use super::run::{ReasoningForm, Run};
 use super::{METADATA, REDACTED, REFUSAL};
 use crate::dialects::shared::hidden_reasoning::NOTICE;
 use crate::dialects::shared::keep_alive;
-use crate::dialects::shared::reply_end::may_cut_a_call;
+use crate::dialects::shared::reply_end::{EndReport, may_cut_a_call};
 use crate::dialects::{ReplyIdentity, ReplyWriter};
 use crate::json::{EndDetector, escape};
 
@@ -43,8 +43,7 @@ pub(super) struct Writer {
     held: Option<OpenBlock>,
     /// Number of blocks in the single reasoning of the old events.
     thinking: usize,
-    usage: Usage,
-    details: EndDetails,
+    report: EndReport,
     activity: Activity,
     started: bool,
     ended: bool,
@@ -89,8 +88,7 @@ impl Writer {
             calls: Vec::new(),
             held: None,
             thinking: 0,
-            usage: Usage::default(),
-            details: EndDetails::default(),
+            report: EndReport::default(),
             activity: Activity::new(format!("waiting_{}", identity.id)),
             started: false,
             ended: false,
@@ -382,7 +380,7 @@ impl Writer {
 
     fn fail(&mut self, fault: &Fault, out: &mut Vec<u8>) {
         self.ended = true;
-        self.run.fail(fault, (&self.usage, &self.model), out);
+        self.run.fail(fault, &self.report, &self.model, out);
     }
 
     fn end(&mut self, reason: &EndReason, out: &mut Vec<u8>) {
@@ -399,9 +397,7 @@ impl Writer {
                     // Incomplete calls must not run or ask for approval.
                     self.calls.retain(|call| call.whole);
                 }
-                let end = (reason, &self.details);
-                let counted = (&self.usage, &*self.model);
-                return self.run.finish(end, &self.calls, counted, out);
+                return self.run.finish(reason, &self.calls, &self.report, &self.model, out);
             }
         };
         // Clients take a plain end for success.
@@ -421,13 +417,8 @@ impl Writer {
 
 impl ReplyWriter for Writer {
     fn push(&mut self, event: &Event<'_>, out: &mut Vec<u8>) {
-        if self.ended {
+        if self.ended || self.report.record(event) {
             return;
-        }
-        match event {
-            Event::Usage(usage) => return self.usage.update(*usage),
-            Event::EndExplained(details) => return self.details.clone_from(details),
-            _ => {}
         }
         self.begin(out);
         if let Event::Ended { reason } = event {
@@ -450,6 +441,7 @@ impl ReplyWriter for Writer {
             | Event::Transformed { .. }
             | Event::Usage(_)
             | Event::EndExplained(_)
+            | Event::Lost { .. }
             | Event::Ended { .. } => {}
         }
     }
@@ -483,7 +475,7 @@ impl ReplyWriter for Writer {
             assistant: None,
             calls: Vec::new(),
             held: None,
-            details: EndDetails::default(),
+            report: EndReport::default(),
             ..*self
         };
         let mut out = Vec::new();

@@ -329,6 +329,7 @@ fn a_whole_reply_has_the_exact_form_of_the_wire() {
         details: EndDetails::default(),
         fault: None,
         reason: Some(EndReason::ToolCalls),
+        losses: Vec::new(),
         summary: false,
     };
     let tool =

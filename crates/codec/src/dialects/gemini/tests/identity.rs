@@ -455,6 +455,7 @@ proptest! {
                 EndReason::ToolCalls | EndReason::StopSequence => EndReason::Stop,
                 other => other.clone(),
             }),
+            losses: Vec::new(),
             summary: false,
         };
         let fold = |mut reply: Reply| {

@@ -3,12 +3,12 @@
 
 use serde_json::json;
 use throughline_canonical::{
-    BlockStart, Delta, EndDetails, EndReason, Event, Fault, FaultKind, Reply, Request, Show, Usage,
+    BlockStart, Delta, EndReason, Event, Fault, FaultKind, Reply, Request, Show,
 };
 
 use crate::dialects::shared::number::write_number;
 use crate::dialects::shared::open_blocks::OpenBlocks;
-use crate::dialects::shared::reply_end::fault_of_end;
+use crate::dialects::shared::reply_end::{EndReport, fault_of_end};
 use crate::dialects::{ReplyIdentity, ReplyWriter};
 use crate::json::{OneLine, escape_bytes, quote_bytes};
 
@@ -29,8 +29,7 @@ pub(super) struct Writer {
     lines: usize,
     /// Whether there was text or a call.
     answered: bool,
-    usage: Usage,
-    details: EndDetails,
+    report: EndReport,
     failed: Option<FaultKind>,
     ended: bool,
 }
@@ -65,8 +64,7 @@ impl Writer {
             blocks: 0,
             lines: 0,
             answered: false,
-            usage: Usage::default(),
-            details: EndDetails::default(),
+            report: EndReport::default(),
             failed: None,
             ended: false,
         }
@@ -234,10 +232,14 @@ impl Writer {
         out.extend_from_slice(b",\"model\":");
         quote_bytes(&self.model, out);
         out.extend_from_slice(b",\"usage\":");
-        out.extend_from_slice(json!(self.usage).to_string().as_bytes());
-        if !self.details.is_empty() {
+        out.extend_from_slice(json!(self.report.usage).to_string().as_bytes());
+        if !self.report.details.is_empty() {
             out.extend_from_slice(b",\"details\":");
-            out.extend_from_slice(json!(self.details).to_string().as_bytes());
+            out.extend_from_slice(json!(self.report.details).to_string().as_bytes());
+        }
+        if !self.report.losses.is_empty() {
+            out.extend_from_slice(b",\"losses\":");
+            out.extend_from_slice(json!(self.report.losses).to_string().as_bytes());
         }
         self.close(out);
     }
@@ -287,12 +289,10 @@ pub(super) fn stop_word(reason: &EndReason) -> &str {
 
 impl ReplyWriter for Writer {
     fn push(&mut self, event: &Event<'_>, out: &mut Vec<u8>) {
-        if self.ended {
+        if self.ended || self.report.record(event) {
             return;
         }
         match event {
-            Event::Usage(usage) => self.usage.update(*usage),
-            Event::EndExplained(details) => self.details.clone_from(details),
             Event::Ended { reason } => self.end(reason, out),
             // After an error, only the end matters.
             _ if self.failed.is_some() => {}
@@ -305,7 +305,10 @@ impl ReplyWriter for Writer {
             Event::BlockDelta { index, delta } => self.delta(*index, delta, out),
             Event::BlockEnded { index } => self.stop(*index, out),
             Event::Fault(fault) => self.fault(fault, out),
-            Event::Transformed { .. } => {}
+            Event::Transformed { .. }
+            | Event::Usage(_)
+            | Event::EndExplained(_)
+            | Event::Lost { .. } => {}
         }
     }
 

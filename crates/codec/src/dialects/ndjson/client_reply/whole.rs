@@ -73,6 +73,9 @@ pub(super) fn write(writer: &Writer, reply: &Reply) -> Vec<u8> {
     if !reply.details.is_empty() {
         body["details"] = json!(reply.details);
     }
+    if !reply.losses.is_empty() {
+        body["losses"] = json!(reply.losses);
+    }
     if let Some(extensions) = extensions::write(reply, writer.hidden) {
         body["extensions"] = extensions;
     }

@@ -24,6 +24,7 @@ fn reply() -> Reply {
         fault: None,
         reason: Some(EndReason::ToolCalls),
         details: EndDetails::default(),
+        losses: Vec::new(),
         summary: false,
     }
 }

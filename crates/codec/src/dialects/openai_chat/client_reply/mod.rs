@@ -471,7 +471,7 @@ impl ReplyWriter for Writer {
             Event::BlockEnded { index } => self.stop(*index, out),
             Event::EndExplained(details) => self.details.clone_from(details),
             Event::Fault(fault) => self.fault(fault, out),
-            Event::MessageStarted { .. } | Event::Transformed { .. } => {}
+            Event::MessageStarted { .. } | Event::Transformed { .. } | Event::Lost { .. } => {}
         }
     }
 

@@ -387,7 +387,7 @@ impl ReplyWriter for Writer {
             Event::EndExplained(details) => self.details.clone_from(details),
             Event::Fault(fault) => self.fail(fault, out),
             Event::Ended { reason } => self.end(reason, out),
-            Event::MessageStarted { .. } | Event::Transformed { .. } => {}
+            Event::MessageStarted { .. } | Event::Transformed { .. } | Event::Lost { .. } => {}
         }
     }
 

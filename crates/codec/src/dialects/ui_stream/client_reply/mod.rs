@@ -5,13 +5,12 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
 use throughline_canonical::{
-    BlockStart, Citation, Delta, EndDetails, EndReason, Event, Fault, Reply, Request, Show, Tool,
-    Usage,
+    BlockStart, Citation, Delta, EndReason, Event, Fault, Reply, Request, Show, Tool, Usage,
 };
 
 use self::step::{Part, PartKind};
 use crate::dialects::shared::keep_alive;
-use crate::dialects::shared::reply_end::{fault_of_end, may_cut_a_call};
+use crate::dialects::shared::reply_end::{EndReport, fault_of_end, may_cut_a_call};
 use crate::dialects::{ReplyIdentity, ReplyWriter};
 use crate::json::{ObjectWriter, quote_bytes};
 
@@ -27,8 +26,7 @@ pub(super) struct Writer {
     parts: usize,
     sources: usize,
     called: bool,
-    usage: Usage,
-    details: EndDetails,
+    report: EndReport,
     state: Progress,
 }
 
@@ -91,8 +89,7 @@ impl Writer {
             parts: 0,
             sources: 0,
             called: false,
-            usage: Usage::default(),
-            details: EndDetails::default(),
+            report: EndReport::default(),
             state: Progress::New,
         }
     }
@@ -253,14 +250,18 @@ impl Writer {
         finish
             .text("type", "finish")
             .text("finishReason", if failed { "error" } else { finish_word(reason, self.called) });
-        let counts = counts(&self.usage);
-        if !counts.is_empty() || !self.details.is_empty() {
+        let EndReport { usage, details, losses } = &self.report;
+        let counts = counts(usage);
+        if !counts.is_empty() || !details.is_empty() || !losses.is_empty() {
             let mut metadata = finish.object("messageMetadata");
             if !counts.is_empty() {
                 metadata.value("usage", &counts.into());
             }
-            if !self.details.is_empty() {
-                metadata.value("finish", &json!(self.details));
+            if !details.is_empty() {
+                metadata.value("finish", &json!(details));
+            }
+            if !losses.is_empty() {
+                metadata.value("losses", &json!(losses));
             }
             metadata.end();
         }
@@ -302,17 +303,14 @@ fn counts(usage: &Usage) -> Map<String, Value> {
 
 impl ReplyWriter for Writer {
     fn push(&mut self, event: &Event<'_>, out: &mut Vec<u8>) {
-        let waits = matches!(
-            event,
-            Event::Usage(_) | Event::EndExplained(_) | Event::Fault(_) | Event::Ended { .. }
-        );
-        if !waits {
+        if self.report.record(event) {
+            return;
+        }
+        if !matches!(event, Event::Fault(_) | Event::Ended { .. }) {
             self.release(out);
         }
         match (event, self.state) {
             (_, Progress::Ended) => {}
-            (Event::Usage(usage), _) => self.usage.update(*usage),
-            (Event::EndExplained(details), _) => self.details.clone_from(details),
             (Event::Ended { reason }, _) => self.end(reason, out),
             // After an error, only the end matters.
             (_, Progress::Failed) => {}
@@ -321,7 +319,13 @@ impl ReplyWriter for Writer {
             (Event::BlockDelta { index, delta }, _) => self.delta(*index, delta, out),
             (Event::BlockEnded { index }, _) => self.stop(*index, out),
             (Event::Fault(fault), _) => self.fault(fault, out),
-            (Event::Transformed { .. }, _) => {}
+            (
+                Event::Transformed { .. }
+                | Event::Usage(_)
+                | Event::EndExplained(_)
+                | Event::Lost { .. },
+                _,
+            ) => {}
         }
     }
 
