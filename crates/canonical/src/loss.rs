@@ -74,40 +74,99 @@ impl Loss {
         Self::PartOmitted { part, reason }
     }
 
-    fn parts(&self) -> (&'static str, String, Option<&str>) {
+    /// The kind of the loss, the value that says how much or what was lost, and the reason.
+    fn parts(&self) -> (&'static str, LostValue<'_>, Option<&str>) {
+        use LostValue::{Count, Part, Setting};
         match self {
             Self::ThinkingOmitted { blocks, reason } => {
-                ("thinking_omitted", blocks.to_string(), Some(reason.word()))
+                ("thinking_omitted", Count(*blocks), Some(reason.word()))
             }
             Self::MessageFilled { messages } => {
-                ("message_filled", messages.to_string(), Some(LossReason::Empty.as_str()))
+                ("message_filled", Count(*messages), Some(LossReason::Empty.as_str()))
             }
             Self::SettingAdapted { setting, reason } => {
-                ("setting_adapted", setting.as_str().to_owned(), Some(reason.as_str()))
+                ("setting_adapted", Setting(setting.as_str()), Some(reason.as_str()))
             }
             Self::PartOmitted { part, reason } => {
-                ("part_omitted", part.as_str().to_owned(), Some(reason.as_str()))
+                ("part_omitted", Part(part.as_str()), Some(reason.as_str()))
             }
             Self::ToolLoopClosed { calls } => {
-                ("tool_loop_closed", calls.to_string(), Some(LossReason::OpenToolLoop.as_str()))
+                ("tool_loop_closed", Count(*calls), Some(LossReason::OpenToolLoop.as_str()))
             }
-            Self::ToolIdRepeated { ids } => ("tool_id_repeated", ids.to_string(), None),
-            Self::ReasoningUnclosed => ("reasoning_unclosed", "1".to_owned(), None),
+            Self::ToolIdRepeated { ids } => ("tool_id_repeated", Count(*ids), None),
+            Self::ReasoningUnclosed => ("reasoning_unclosed", Count(1), None),
         }
     }
 
-    /// How many thinking blocks were left out.
-    pub fn omitted_blocks(losses: &[Self]) -> usize {
-        let blocks = losses.iter().map(|loss| match loss {
-            Self::ThinkingOmitted { blocks, .. } => *blocks,
-            _ => 0,
-        });
-        blocks.sum()
+    /// The kind, as in headers, reports, logs and metrics.
+    pub fn kind(&self) -> &'static str {
+        self.parts().0
+    }
+
+    /// The number of the loss: of blocks, messages, calls or ids. A part or a setting counts as one.
+    /// Headers, reports, logs and metrics all show this number.
+    pub fn count(&self) -> usize {
+        match self.parts().1 {
+            LostValue::Count(count) => count,
+            LostValue::Part(_) | LostValue::Setting(_) => 1,
+        }
+    }
+
+    /// Adds a loss to a list. A loss of the same kind and reason becomes one with the sum of both
+    /// numbers; a part or a setting is listed once.
+    pub fn add(losses: &mut Vec<Self>, loss: Self) {
+        for known in losses.iter_mut() {
+            let (total, more) = match (known, &loss) {
+                (
+                    Self::ThinkingOmitted { blocks: total, reason },
+                    Self::ThinkingOmitted { blocks: more, reason: same },
+                ) if reason == same => (total, more),
+                (
+                    Self::MessageFilled { messages: total },
+                    Self::MessageFilled { messages: more },
+                )
+                | (Self::ToolLoopClosed { calls: total }, Self::ToolLoopClosed { calls: more })
+                | (Self::ToolIdRepeated { ids: total }, Self::ToolIdRepeated { ids: more }) => {
+                    (total, more)
+                }
+                (known, loss) if known == loss => return,
+                _ => continue,
+            };
+            *total += more;
+            return;
+        }
+        losses.push(loss);
+    }
+
+    /// The same losses, each listed once.
+    pub fn merged(losses: Vec<Self>) -> Vec<Self> {
+        let mut merged = Vec::with_capacity(losses.len());
+        for loss in losses {
+            Self::add(&mut merged, loss);
+        }
+        merged
     }
 
     /// The losses as one header value: `thinking_omitted=2;reason=origin, ...`.
     pub fn header(losses: &[Self]) -> String {
         losses.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+    }
+}
+
+/// How much or what was lost.
+#[derive(Clone, Copy, Debug)]
+enum LostValue<'a> {
+    Count(usize),
+    Part(&'a str),
+    Setting(&'a str),
+}
+
+impl fmt::Display for LostValue<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Count(count) => count.fmt(formatter),
+            Self::Part(name) | Self::Setting(name) => name.fmt(formatter),
+        }
     }
 }
 
@@ -129,12 +188,10 @@ impl Serialize for Loss {
         let (kind, value, reason) = self.parts();
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("kind", kind)?;
-        match value.parse::<usize>() {
-            Ok(count) => map.serialize_entry("count", &count)?,
-            Err(_) if matches!(self, Self::PartOmitted { .. }) => {
-                map.serialize_entry("part", &value)?;
-            }
-            Err(_) => map.serialize_entry("setting", &value)?,
+        match value {
+            LostValue::Count(count) => map.serialize_entry("count", &count)?,
+            LostValue::Part(part) => map.serialize_entry("part", part)?,
+            LostValue::Setting(setting) => map.serialize_entry("setting", setting)?,
         }
         if let Some(reason) = reason {
             map.serialize_entry("reason", reason)?;
@@ -215,6 +272,27 @@ mod tests {
             let report = serde_json::to_string(&loss).unwrap();
             assert_eq!(serde_json::from_str::<Loss>(&report).unwrap(), loss, "{report}");
         }
+    }
+
+    #[test]
+    fn merged_losses_have_one_number_for_each_kind_and_reason() {
+        let thinking = |blocks, reason| Loss::ThinkingOmitted { blocks, reason };
+        let media = || Loss::of_part(LossSubject::Media, LossReason::NoPlace);
+        let losses = Loss::merged(vec![
+            thinking(2, Reason::Origin),
+            media(),
+            Loss::MessageFilled { messages: 1 },
+            thinking(1, Reason::Cut),
+            thinking(3, Reason::Origin),
+            Loss::MessageFilled { messages: 1 },
+            media(),
+        ]);
+        assert_eq!(
+            Loss::header(&losses),
+            "thinking_omitted=5;reason=origin, part_omitted=media;reason=no_place, \
+             message_filled=2;reason=empty, thinking_omitted=1;reason=cut"
+        );
+        assert_eq!(losses.iter().map(Loss::count).collect::<Vec<_>>(), [5, 1, 2, 1]);
     }
 
     #[test]

@@ -11,7 +11,7 @@ use throughline_sealing::Keyring;
 use tokio::sync::Semaphore;
 
 use crate::backend::{Auth, Backend};
-use crate::counters::Counters;
+use crate::metrics::Metrics;
 use crate::models::Lists;
 use crate::separating::SeparatingModels;
 use crate::settings::Settings;
@@ -45,7 +45,7 @@ pub struct Gateway {
     /// Stored turns, for clients that cannot hold all of a turn.
     pub vault: Arc<Vault>,
     /// The metrics.
-    pub counters: Arc<Counters>,
+    pub metrics: Arc<Metrics>,
     /// The recent turns.
     pub turns: Arc<Turns>,
     pub(crate) changes: Changes,
@@ -78,6 +78,8 @@ impl Gateway {
             let now = settings.backend(&active)?;
             (now.auth == Auth::Passthrough).then(|| now.site())
         });
+        let metrics = Arc::new(Metrics::default());
+        metrics.know_models(settings.upstream_models());
         Self {
             active: RwLock::new(active),
             key_site: RwLock::new(key_site),
@@ -87,7 +89,7 @@ impl Gateway {
             memory: Arc::new(Memory::new(snapshot, changes.clone())),
             envelopes: Envelopes::new(keyring.clone()),
             vault: Arc::new(Vault::new(keyring, vault, VaultLimits::default())),
-            counters: Arc::default(),
+            metrics,
             turns: Arc::default(),
             changes,
             lists: Mutex::default(),
@@ -116,6 +118,7 @@ impl Gateway {
             self.check_key_site(next)?;
         }
         *active = name;
+        self.metrics.know_models(settings.upstream_models());
         self.settings.store(settings);
         Ok(())
     }

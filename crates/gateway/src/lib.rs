@@ -5,10 +5,10 @@
 
 pub mod backend;
 pub mod catalog;
-pub mod counters;
 pub mod gateway;
 pub mod headers;
 pub mod history;
+pub mod metrics;
 pub mod models;
 pub mod plan;
 pub mod relay;

@@ -20,7 +20,7 @@ use crate::headers;
 use crate::reply::ReplyBody;
 use crate::settings::Settings;
 use crate::turn::allowed_fallbacks;
-use crate::turn::error_reply::{Reply, error_response, finish_headers};
+use crate::turn::error_reply::{Reply, TurnHeaders, error_response};
 use crate::turn::request::IncomingRequest;
 use crate::unix_ms;
 use crate::upstream::send::read_plain;
@@ -270,7 +270,7 @@ fn json_reply(answer: &Value, id: &str, backend: &str) -> Reply {
     let mut reply = Response::new(ReplyBody::whole(answer.to_string()));
     let json = HeaderValue::from_static("application/json");
     reply.headers_mut().insert(header::CONTENT_TYPE, json);
-    finish_headers(reply.headers_mut(), id, backend, &[]);
+    TurnHeaders::new(id, backend).write(reply.headers_mut());
     reply
 }
 

@@ -36,6 +36,14 @@ impl Settings {
         self.backends.iter().find(|backend| backend.name == name)
     }
 
+    /// The models that the configuration names, by the names they have at their backends.
+    pub fn upstream_models(&self) -> impl Iterator<Item = &str> {
+        self.backends.iter().flat_map(|backend| {
+            let mapped = backend.models.iter().map(|(_, name)| name.as_str());
+            mapped.chain(backend.default_model.as_deref())
+        })
+    }
+
     /// The names of all backends, for error messages.
     pub fn names(&self) -> String {
         let names: Vec<String> =

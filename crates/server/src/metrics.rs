@@ -1,88 +1,322 @@
-//! Metrics in the Prometheus text format.
+//! Metrics in the Prometheus text format. [`FAMILIES`] lists them all; the table in
+//! `docs/operations.md` is written from it.
 
-use std::fmt::Write;
+use std::fmt::{Display, Write};
 
 use throughline_gateway::Gateway;
-use throughline_gateway::counters::Durations;
+use throughline_gateway::metrics::{Answer, Histogram, Recorded, TOKEN_KINDS};
+use throughline_gateway::thinking::memory::Statistics;
+
+/// All metrics with one name.
+struct Family {
+    /// The name, without `throughline_`.
+    name: &'static str,
+    kind: &'static str,
+    help: &'static str,
+    labels: &'static [&'static str],
+    write: fn(&mut Series<'_>, &View<'_>),
+}
+
+/// The values that metrics are read from.
+struct View<'a> {
+    gateway: &'a Gateway,
+    recorded: Recorded,
+    memory: Statistics,
+}
+
+const FAMILIES: &[Family] = &[
+    Family {
+        name: "build_info",
+        kind: "gauge",
+        help: "Always 1. The version that runs.",
+        labels: &["version"],
+        write: |series, _| series.add(&[&env!("CARGO_PKG_VERSION")], 1),
+    },
+    Family {
+        name: "turns_total",
+        kind: "counter",
+        help: "Turns that have ended. Status 0: the client left before the reply began.",
+        labels: &["backend", "model", "client_dialect", "upstream_dialect", "status"],
+        write: |series, view| {
+            for (of, count) in &view.recorded.turns {
+                let dialects = [&of.client_dialect, &of.upstream_dialect];
+                series.add(&[&of.backend, &of.model, dialects[0], dialects[1], &of.status], *count);
+            }
+        },
+    },
+    Family {
+        name: "turns_failed_total",
+        kind: "counter",
+        help: "Turns that ended in an error of the gateway or of the backend.",
+        labels: &["backend"],
+        write: |series, view| {
+            for (backend, of) in &view.recorded.backends {
+                series.add(&[backend], of.failed);
+            }
+        },
+    },
+    Family {
+        name: "replies_cut_total",
+        kind: "counter",
+        help: "Replies that the backend cut off.",
+        labels: &["backend"],
+        write: |series, view| {
+            for (backend, of) in &view.recorded.backends {
+                series.add(&[backend], of.cut);
+            }
+        },
+    },
+    Family {
+        name: "turn_duration_seconds",
+        kind: "histogram",
+        help: "Time from the request to the end of its reply.",
+        labels: &["backend", "model"],
+        write: |series, view| {
+            for ((backend, model), of) in &view.recorded.models {
+                series.add_histogram(&[backend, model], &of.duration);
+            }
+        },
+    },
+    Family {
+        name: "time_to_first_token_seconds",
+        kind: "histogram",
+        help: "Time from the request to the first thinking, text or tool call of a streamed reply.",
+        labels: &["backend", "model"],
+        write: |series, view| {
+            for ((backend, model), of) in &view.recorded.models {
+                series.add_histogram(&[backend, model], &of.first_token);
+            }
+        },
+    },
+    Family {
+        name: "first_byte_seconds",
+        kind: "histogram",
+        help: "Time from the request to the head of the backend's reply.",
+        labels: &[],
+        write: |series, view| series.add_histogram(&[], &view.recorded.first_byte.0),
+    },
+    Family {
+        name: "first_thinking_seconds",
+        kind: "histogram",
+        help: "Time from the request to the first thinking, if there is any.",
+        labels: &[],
+        write: |series, view| series.add_histogram(&[], &view.recorded.first_thinking.0),
+    },
+    Family {
+        name: "first_text_seconds",
+        kind: "histogram",
+        help: "Time from the request to the first text, if there is any.",
+        labels: &[],
+        write: |series, view| series.add_histogram(&[], &view.recorded.first_text.0),
+    },
+    Family {
+        name: "losses_total",
+        kind: "counter",
+        help: "Losses, with the same numbers as in the header. Thinking is counted in blocks.",
+        labels: &["kind", "backend", "client_dialect", "upstream_dialect"],
+        write: |series, view| {
+            for (of, count) in &view.recorded.losses {
+                let dialects = [&of.client_dialect, &of.upstream_dialect];
+                series.add(&[&of.kind, &of.backend, dialects[0], dialects[1]], *count);
+            }
+        },
+    },
+    Family {
+        name: "tokens_total",
+        kind: "counter",
+        help: "Tokens, as providers report them. Input excludes cached tokens; output includes \
+               reasoning.",
+        labels: &["kind", "backend", "model"],
+        write: |series, view| {
+            for ((backend, model), of) in &view.recorded.models {
+                for ((kind, _), count) in TOKEN_KINDS.iter().zip(of.tokens) {
+                    series.add(&[kind, backend, model], count);
+                }
+            }
+        },
+    },
+    Family {
+        name: "upstream_requests_total",
+        kind: "counter",
+        help: "Requests to backends, retries included, by status, or `timeout` or `unreachable`.",
+        labels: &["backend", "status"],
+        write: |series, view| {
+            for (backend, of) in &view.recorded.backends {
+                for (answer, count) in &of.answers {
+                    match answer {
+                        Answer::Status(status) => series.add(&[backend, status], *count),
+                        Answer::TimedOut => series.add(&[backend, &"timeout"], *count),
+                        Answer::Unreachable => series.add(&[backend, &"unreachable"], *count),
+                    }
+                }
+            }
+        },
+    },
+    Family {
+        name: "requests_retried_total",
+        kind: "counter",
+        help: "Requests that were sent again because the backend refused their thinking.",
+        labels: &[],
+        write: |series, view| series.add(&[], view.gateway.metrics.retried.get()),
+    },
+    Family {
+        name: "keep_alives_total",
+        kind: "counter",
+        help: "Keep-alives that were sent to clients.",
+        labels: &[],
+        write: |series, view| series.add(&[], view.gateway.metrics.keep_alives.get()),
+    },
+    Family {
+        name: "streams_active",
+        kind: "gauge",
+        help: "Requests in progress.",
+        labels: &[],
+        write: |series, view| series.add(&[], view.gateway.in_progress() as u64),
+    },
+    Family {
+        name: "blocks_remembered_total",
+        kind: "counter",
+        help: "Thinking blocks that were stored in the memory.",
+        labels: &[],
+        write: |series, view| series.add(&[], view.gateway.metrics.remembered.get()),
+    },
+    Family {
+        name: "blocks_tried_total",
+        kind: "counter",
+        help: "Thinking blocks of unknown origin that were sent.",
+        labels: &[],
+        write: |series, view| series.add(&[], view.memory.tried),
+    },
+    Family {
+        name: "blocks_refused_total",
+        kind: "counter",
+        help: "Thinking blocks that a backend refused.",
+        labels: &[],
+        write: |series, view| series.add(&[], view.memory.refused),
+    },
+    Family {
+        name: "memory_blocks",
+        kind: "gauge",
+        help: "Thinking blocks in the memory.",
+        labels: &[],
+        write: |series, view| series.add(&[], view.memory.total as u64),
+    },
+    Family {
+        name: "memory_lineages",
+        kind: "gauge",
+        help: "Conversations in the memory.",
+        labels: &[],
+        write: |series, view| series.add(&[], view.memory.lineages as u64),
+    },
+    Family {
+        name: "memory_bytes",
+        kind: "gauge",
+        help: "Bytes that the memory uses.",
+        labels: &[],
+        write: |series, view| series.add(&[], view.memory.bytes as u64),
+    },
+];
 
 /// Renders all metrics.
 pub fn render(gateway: &Gateway) -> String {
+    let view = View {
+        gateway,
+        recorded: gateway.metrics.recorded(),
+        memory: gateway.memory.statistics(None).unwrap_or_default(),
+    };
     let mut text = String::new();
-    let counters = &gateway.counters;
-    for (name, help, value) in [
-        ("turns_total", "Turns started.", counters.turns.get()),
-        ("turns_failed_total", "Turns that ended in an error.", counters.failed.get()),
-        ("replies_cut_total", "Replies that the upstream cut off.", counters.cut.get()),
-        (
-            "blocks_filtered_total",
-            "Thinking blocks dropped from requests.",
-            counters.filtered.get(),
-        ),
-        (
-            "blocks_remembered_total",
-            "Thinking blocks stored in the memory.",
-            counters.remembered.get(),
-        ),
-        (
-            "requests_retried_total",
-            "Requests sent again without rejected thinking blocks.",
-            counters.retried.get(),
-        ),
-        ("keep_alives_total", "Keep-alive events sent to clients.", counters.keep_alives.get()),
-        ("thinking_tokens_total", "Tokens used for thinking.", counters.thinking_tokens.get()),
-        ("output_tokens_total", "Output tokens, thinking included.", counters.output_tokens.get()),
-    ] {
-        write_value(&mut text, name, "counter", help, value);
-    }
-    let statistics = gateway.memory.statistics(None).unwrap_or_default();
-    for (name, help, value) in [
-        (
-            "blocks_tried_total",
-            "Thinking blocks of unknown origin that were sent.",
-            statistics.tried,
-        ),
-        ("blocks_refused_total", "Thinking blocks that an upstream rejected.", statistics.refused),
-    ] {
-        write_value(&mut text, name, "counter", help, value);
-    }
-    for (name, help, value) in [
-        ("streams_active", "Requests in progress.", gateway.in_progress() as u64),
-        ("memory_blocks", "Thinking blocks in the memory.", statistics.total as u64),
-        ("memory_lineages", "Conversations in the memory.", statistics.lineages as u64),
-        ("memory_bytes", "Bytes used by the memory.", statistics.bytes as u64),
-    ] {
-        write_value(&mut text, name, "gauge", help, value);
-    }
-    for (name, help, durations) in [
-        ("first_byte_seconds", "Time to the response head of the upstream.", &counters.first_byte),
-        ("first_thinking_seconds", "Time to the first thinking.", &counters.first_thinking),
-        ("first_text_seconds", "Time to the first text.", &counters.first_text),
-    ] {
-        write_histogram(&mut text, name, help, durations);
+    for family in FAMILIES {
+        let Family { name, kind, help, .. } = family;
+        // Writing to a string cannot fail.
+        let _ =
+            writeln!(text, "# HELP throughline_{name} {help}\n# TYPE throughline_{name} {kind}");
+        (family.write)(&mut Series { family, text: &mut text }, &view);
     }
     text
 }
 
-fn write_header(text: &mut String, name: &str, kind: &str, help: &str) {
-    // Writing to a string cannot fail.
-    let _ = writeln!(text, "# HELP throughline_{name} {help}\n# TYPE throughline_{name} {kind}");
+/// Writes the series of one family.
+struct Series<'a> {
+    family: &'a Family,
+    text: &'a mut String,
 }
 
-fn write_value(text: &mut String, name: &str, kind: &str, help: &str, value: u64) {
-    write_header(text, name, kind, help);
-    let _ = writeln!(text, "throughline_{name} {value}");
-}
-
-fn write_histogram(text: &mut String, name: &str, help: &str, durations: &Durations) {
-    write_header(text, name, "histogram", help);
-    let seconds = |ms: u64| ms as f64 / 1000.0;
-    let (buckets, count, sum) = durations.read();
-    for (bound, value) in buckets {
-        let _ = writeln!(text, "throughline_{name}_bucket{{le=\"{}\"}} {value}", seconds(bound));
+impl Series<'_> {
+    /// Writes a value. `labels` are in the order of the family's labels.
+    fn add(&mut self, labels: &[&dyn Display], value: u64) {
+        self.write("", labels, None, &value);
     }
-    let _ = writeln!(
-        text,
-        "throughline_{name}_bucket{{le=\"+Inf\"}} {count}\nthroughline_{name}_sum {}\nthroughline_{name}_count {count}",
-        seconds(sum)
-    );
+
+    fn add_histogram(&mut self, labels: &[&dyn Display], histogram: &Histogram) {
+        let seconds = |ms: u64| ms as f64 / 1000.0;
+        for (bound, count) in histogram.buckets() {
+            self.write("_bucket", labels, Some(&seconds(bound)), &count);
+        }
+        let count = histogram.count();
+        self.write("_bucket", labels, Some(&"+Inf"), &count);
+        self.write("_sum", labels, None, &seconds(histogram.sum_ms()));
+        self.write("_count", labels, None, &count);
+    }
+
+    fn write(
+        &mut self,
+        ending: &str,
+        labels: &[&dyn Display],
+        bound: Option<&dyn Display>,
+        value: &dyn Display,
+    ) {
+        let Family { name, labels: names, .. } = self.family;
+        debug_assert_eq!(names.len(), labels.len(), "{name}");
+        let _ = write!(self.text, "throughline_{name}{ending}");
+        let bound = bound.map(|bound| ("le", bound));
+        let labels = names.iter().copied().zip(labels.iter().copied()).chain(bound);
+        let mut separator = '{';
+        for (name, value) in labels {
+            let _ = write!(self.text, "{separator}{name}=\"{}\"", escape(&value.to_string()));
+            separator = ',';
+        }
+        let end = if separator == ',' { "}" } else { "" };
+        let _ = writeln!(self.text, "{end} {value}");
+    }
+}
+
+/// Escapes the value of a label.
+fn escape(value: &str) -> String {
+    value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn label_values_are_escaped() {
+        assert_eq!(escape("a\\b\"c\nd"), r#"a\\b\"c\nd"#);
+    }
+
+    #[test]
+    fn operations_page_lists_every_metric() {
+        let mut table =
+            "| metric | kind | labels | what it counts |\n|---|---|---|---|\n".to_owned();
+        for Family { name, kind, help, labels, .. } in FAMILIES {
+            let labels: Vec<String> = labels.iter().map(|label| format!("`{label}`")).collect();
+            let labels = labels.join(", ");
+            table.push_str(&format!("| `throughline_{name}` | {kind} | {labels} | {help} |\n"));
+        }
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/operations.md");
+        let page = std::fs::read_to_string(path).expect("the page");
+        let (first, last) = ("<!-- metrics -->\n", "<!-- /metrics -->");
+        let start = page.find(first).expect("the start of the table") + first.len();
+        let end = page.find(last).expect("the end of the table");
+        if std::env::var_os("BLESS").is_some() {
+            let blessed = format!("{}{table}{}", &page[..start], &page[end..]);
+            std::fs::write(path, blessed).expect("the page is written");
+            return;
+        }
+        assert!(
+            page[start..end] == table,
+            "the table of metrics in docs/operations.md differs from the code; run with `BLESS=1` to \
+             write it:\n{table}"
+        );
+    }
 }

@@ -10,6 +10,7 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 
 use crate::client::{Answer, Client};
+use crate::metrics::Metrics;
 use crate::simulator::Simulator;
 
 /// A running gateway process.
@@ -131,6 +132,11 @@ impl Gateway {
     /// Returns the statistics of `GET /admin/thinking`.
     pub async fn statistics(&self) -> Value {
         self.client.get("/admin/thinking").await.expect_ok().json()
+    }
+
+    /// Returns the metrics of `GET /metrics`.
+    pub async fn metrics(&self) -> Metrics {
+        Metrics::parse(&self.client.get("/metrics").await.expect_ok().text())
     }
 
     /// Returns the recent turns of `/admin/turns`, newest first.

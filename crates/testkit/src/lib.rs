@@ -6,6 +6,7 @@
 mod client;
 mod conversation;
 mod gateway;
+mod metrics;
 mod raw_upstream;
 mod simulator;
 
@@ -14,6 +15,7 @@ use std::time::Duration;
 pub use client::{Answer, Client, StreamedAnswer};
 pub use conversation::{Conversation, message_from_sse, sse_events};
 pub use gateway::{Gateway, block_fates, run_command};
+pub use metrics::Metrics;
 pub use raw_upstream::{Exchange, RawUpstream, check_cut_reply, ok_head, ok_reply};
 pub use simulator::{ReceivedRequest, Simulator};
 

@@ -36,8 +36,7 @@ impl TranslatedStream {
         let identity = identity("turn_0123456789abcdef");
         let ledger = Ledger {
             memory: gateway.memory.clone(),
-            counters: gateway.counters.clone(),
-            turns: gateway.turns.clone(),
+            record: gateway.record(),
             turn: SharedTurn::default(),
             lineage: Lineage::of_request(&HeaderMap::new(), request),
             session: 1,

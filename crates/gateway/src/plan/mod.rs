@@ -145,13 +145,17 @@ impl Gateway {
         lane: LaneChoice<'_>,
         retry: RetryPlan,
     ) -> Result<Box<dyn Plan>, Fault> {
-        Ok(match lane {
+        let mut plan: Box<dyn Plan> = match lane {
             LaneChoice::Outlined(outline) => {
                 Box::new(self.plan_outlined(attempt, outline, retry).await)
             }
             LaneChoice::Opaque(outline) => Box::new(self.plan_opaque(attempt, outline, retry)),
             LaneChoice::Translate => Box::new(self.translate(attempt, retry).await?),
-        })
+        };
+        // The steps of a plan add losses on their own. From here on there is one list of them.
+        let losses = &mut plan.decision_mut().losses;
+        *losses = Loss::merged(std::mem::take(losses));
+        Ok(plan)
     }
 
     /// Chooses the lane of a request.

@@ -114,7 +114,6 @@ impl Plan for OpaquePlan {
         }
         let origin = attempt.origin(&decision);
         let alias = attempt.model_alias(&decision.model, asked_model);
-        let losses = decision.losses.clone();
         let sent = SentRequest {
             blocks,
             losses: decision.losses,
@@ -140,7 +139,7 @@ impl Plan for OpaquePlan {
         );
         let injector = passthrough.injector();
         let model = decision.model;
-        let reply = gateway.forward(attempt, response, permit, alias, &losses, |events| {
+        let reply = gateway.forward(attempt, response, permit, alias, |events| {
             let target = dialects::Target { model: &model, profile: attempt.backend.profile };
             // The backend decides whether it streams, whatever the client asked for.
             let reader = (request.operation == Operation::Generate)

@@ -198,9 +198,8 @@ impl Plan for OutlinedPlan {
         let origin = attempt.origin(decision);
         let ledger = attempt.ledger(gateway, decision.session, origin);
         let alias = attempt.model_alias(&decision.model, self.asked_model.clone());
-        let losses = decision.losses.clone();
         let sent = SentPlan { plan: *self, in_conversation: attempt.request.in_conversation };
-        let reply = gateway.forward(attempt, response, permit, alias, &losses, |events| {
+        let reply = gateway.forward(attempt, response, permit, alias, |events| {
             Box::new(BlockTap::new(ledger, sent, events))
         });
         Box::pin(std::future::ready(Ok(reply.into())))

@@ -2,7 +2,6 @@
 
 use bytes::Bytes;
 use http::{Response, header};
-use throughline_canonical::Loss;
 use throughline_codec::framing::encoding::{Decoder, Encoding};
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -13,7 +12,7 @@ use crate::reply::model_name::ModelAlias;
 use crate::reply::passthrough::{PassthroughReply, ReplyEncoding, Shape, Tap};
 use crate::reply::{Live, ReplyBody};
 use crate::turn::Attempt;
-use crate::turn::error_reply::{Reply, finish_headers};
+use crate::turn::error_reply::Reply;
 use crate::turn::request::content_encoding;
 use crate::turn::turn_reply::TurnReply;
 use crate::upstream::UpstreamBody;
@@ -34,8 +33,7 @@ impl Gateway {
         let mut reply = Response::new(ReplyBody::whole(body));
         *reply.status_mut() = head.status;
         *reply.headers_mut() = headers::client(&head.headers, &attempt.backend.auth);
-        let id = attempt.turn.lock().id.clone();
-        finish_headers(reply.headers_mut(), &id, &attempt.backend.name, &decision.losses);
+        attempt.turn_headers().write(reply.headers_mut());
         let what = format!("the backend refused the request: {status} {}", fault.kind.as_str());
         self.record_failure(attempt.turn, attempt.request.incoming.began, status, &what);
         TurnReply::failed(reply, fault)
@@ -49,11 +47,10 @@ impl Gateway {
         response: Response<UpstreamBody>,
         permit: Option<OwnedSemaphorePermit>,
         alias: Option<ModelAlias>,
-        losses: &[Loss],
         tap: impl FnOnce(bool) -> Box<dyn Tap>,
     ) -> Reply {
         let (head, upstream) = response.into_parts();
-        let id = self.record_first_byte(attempt, head.status);
+        self.record_first_byte(attempt, head.status);
         let content = head.headers.get(header::CONTENT_TYPE);
         let is = |kind: &[u8]| content.is_some_and(|value| value.as_bytes().starts_with(kind));
         let events = is(b"text/event-stream");
@@ -78,15 +75,14 @@ impl Gateway {
         if alias.is_some() {
             reply_headers.remove(header::CONTENT_ENCODING);
         }
-        let backend = &attempt.backend.name;
-        finish_headers(&mut reply_headers, &id, backend, losses);
+        attempt.turn_headers().write(&mut reply_headers);
 
         let transform = PassthroughReply::new(Some(tap(events)), shape, encoding, alias);
         let live = Live::new(
             upstream,
             Box::new(transform),
             &attempt.clocks(true),
-            backend.clone(),
+            attempt.backend.name.clone(),
             permit,
         );
         let mut reply = Response::new(ReplyBody::Live(Box::new(live)));

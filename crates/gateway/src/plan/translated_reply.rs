@@ -23,7 +23,7 @@ use crate::relay::{Relay, SentRequest, SignatureForm};
 use crate::reply::ReplyBody;
 use crate::reply::translated::EventSource;
 use crate::turn::Attempt;
-use crate::turn::error_reply::{Reply, error_response, finish_headers, generated_reply};
+use crate::turn::error_reply::{Reply, generated_reply, turn_error};
 use crate::turn::log::BlockRecord;
 use crate::turn::request::content_encoding;
 use crate::turn::turn_reply::{EventReply, ReplyHead, TurnReply, UnreadReply};
@@ -155,7 +155,8 @@ impl Gateway {
         reason: EndReason,
     ) -> Reply {
         attempt.record_plan(plan);
-        let id = self.record_first_byte(attempt, StatusCode::OK);
+        self.record_first_byte(attempt, StatusCode::OK);
+        let id = attempt.turn_headers().id;
         let reply = throughline_canonical::Reply {
             model: plan.decision.model.clone(),
             reason: Some(reason),
@@ -164,8 +165,7 @@ impl Gateway {
         let writer = plan.writer(attempt, &id);
         self.record_end(attempt);
         let whole = Response::new(ReplyBody::whole(writer.whole(&reply)));
-        let kind = "application/json";
-        generated_reply(whole, kind, &id, &attempt.backend.name, &plan.decision.losses)
+        generated_reply(whole, "application/json", &attempt.turn_headers())
     }
 
     /// A provider's error, in the client's dialect.
@@ -177,9 +177,8 @@ impl Gateway {
     ) -> TurnReply {
         let status = error.status().as_u16();
         let fault = read_provider_fault(plan.decision.dialect, error);
-        let id = attempt.turn.lock().id.clone();
         let mut reply =
-            error_response(attempt.request.incoming.dialect, &fault, &id, &attempt.backend.name);
+            turn_error(attempt.request.incoming.dialect, &fault, &attempt.turn_headers());
         // Forward the provider's own headers: they may hold a date or milliseconds, and a fault
         // only has seconds.
         for name in RETRY_HEADERS {
@@ -187,7 +186,6 @@ impl Gateway {
                 reply.headers_mut().insert(name, value.clone());
             }
         }
-        finish_headers(reply.headers_mut(), &id, &attempt.backend.name, &plan.decision.losses);
         let what = format!("the backend refused the request: {status} {}", fault.kind.as_str());
         let began = attempt.request.incoming.began;
         self.record_failure(attempt.turn, began, reply.status().as_u16(), &what);
@@ -205,22 +203,17 @@ impl Gateway {
         let (head, upstream) = response.into_parts();
         let streamed = attempt.request.stream;
         let dialect = attempt.request.incoming.dialect;
-        let id = self.record_first_byte(attempt, head.status);
+        self.record_first_byte(attempt, head.status);
+        let turn = attempt.turn_headers();
         let decoder = match content_encoding(&head.headers) {
             Some(Encoding::Identity) | None => None,
             Some(packed) => Decoder::new(packed, MAX_REPLY_BYTES).ok(),
         };
         EventReply {
-            writer: plan.writer(attempt, &id),
+            writer: plan.writer(attempt, &turn.id),
             streamed,
             unread: UnreadReply {
-                head: ReplyHead {
-                    dialect,
-                    stream_type: plan.accepted.session.stream_type(),
-                    backend: attempt.backend.name.clone(),
-                    losses: plan.decision.losses.clone(),
-                    id,
-                },
+                head: ReplyHead { dialect, stream_type: plan.accepted.session.stream_type(), turn },
                 upstream,
                 clocks: attempt.clocks(streamed),
                 permit,
@@ -281,7 +274,7 @@ impl Gateway {
             .await
             .map_err(|error| error.fault())?;
         Ok(match plan.decision.dialect.read_count(&body) {
-            Some(tokens) => self.count(attempt, tokens, &plan.decision.losses),
+            Some(tokens) => self.count(attempt, tokens),
             None => self.estimated_count_reply(attempt, plan),
         })
     }
@@ -290,23 +283,18 @@ impl Gateway {
     fn estimated_count_reply(&self, attempt: &Attempt<'_>, plan: &TranslatedPlan) -> Reply {
         let tokens = (plan.body.len() / 4).max(1) as u64;
         attempt.record_plan(plan);
-        let losses = {
-            let mut turn = attempt.turn.lock();
-            turn.losses.push(Loss::SettingAdapted {
-                setting: LossSubject::CountTokens,
-                reason: LossReason::Estimated,
-            });
-            turn.losses.clone()
-        };
-        self.count(attempt, tokens, &losses)
+        let (setting, reason) = (LossSubject::CountTokens, LossReason::Estimated);
+        let estimated = Loss::SettingAdapted { setting, reason };
+        Loss::add(&mut attempt.turn.lock().losses, estimated);
+        self.count(attempt, tokens)
     }
 
-    fn count(&self, attempt: &Attempt<'_>, tokens: u64, losses: &[Loss]) -> Reply {
-        let id = self.record_first_byte(attempt, StatusCode::OK);
+    fn count(&self, attempt: &Attempt<'_>, tokens: u64) -> Reply {
+        self.record_first_byte(attempt, StatusCode::OK);
         self.record_end(attempt);
         let body = ReplyBody::whole(attempt.request.incoming.dialect.write_count(tokens));
         let reply = Response::new(body);
-        generated_reply(reply, "application/json", &id, &attempt.backend.name, losses)
+        generated_reply(reply, "application/json", &attempt.turn_headers())
     }
 }
 

@@ -92,7 +92,7 @@ impl Tap for BlockTap {
         if !self.reader.between_events() {
             return Bytes::new();
         }
-        self.ledger.counters.keep_alives.add(1);
+        self.ledger.record.metrics.keep_alives.increment();
         Bytes::from_static(PING)
     }
 

@@ -193,7 +193,9 @@ impl Relay {
                 self.fold.push(&event);
                 out(&event);
             }
-            Event::Lost { losses } => losses.into_iter().for_each(|loss| self.add_loss(loss)),
+            Event::Lost { losses } => {
+                losses.into_iter().for_each(|loss| Loss::add(&mut self.sent.losses, loss));
+            }
             event @ Event::EndExplained(_) => {
                 self.record_loss(&event);
                 self.fold.push(&event);
@@ -270,13 +272,7 @@ impl Relay {
             return;
         }
         if let Some(loss) = self.sent.client.loss_of(event) {
-            self.add_loss(loss);
-        }
-    }
-
-    fn add_loss(&mut self, loss: Loss) {
-        if !self.sent.losses.contains(&loss) {
-            self.sent.losses.push(loss);
+            Loss::add(&mut self.sent.losses, loss);
         }
     }
 
@@ -516,11 +512,6 @@ impl Relay {
             keys.extend(missing_call_ids::call_keys(scope, question, content));
         }
         self.vault.store(&keys, &turn);
-    }
-
-    /// All losses of the request and the reply.
-    pub(crate) fn losses(&self) -> &[Loss] {
-        &self.sent.losses
     }
 
     /// Whether the reply has ended.

@@ -89,7 +89,7 @@ impl Tap for OpaqueTap {
             false => Vec::new(),
         };
         if !event.is_empty() {
-            self.relay.ledger.counters.keep_alives.add(1);
+            self.relay.ledger.record.metrics.keep_alives.increment();
         }
         event.into()
     }

@@ -40,7 +40,7 @@ impl TurnEvents {
         // A translated reply reports every failure as an event.
         let events = next?.ok()?;
         if let Some(TurnEvent::Closed { losses, .. }) = events.last() {
-            self.head.losses.clone_from(losses);
+            self.head.turn.losses.clone_from(losses);
         }
         Some(events)
     }

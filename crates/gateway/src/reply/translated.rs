@@ -111,7 +111,8 @@ impl<S: EventSink> TranslatedReply<S> {
         }
         relay.finish_reading(reader.as_ref());
         relay.close(false, error);
-        self.sink.close(relay.losses(), reader.summarizes().unwrap_or(*summarizes));
+        let losses = relay.ledger.turn.lock().losses.clone();
+        self.sink.close(&losses, reader.summarizes().unwrap_or(*summarizes));
     }
 }
 
@@ -151,7 +152,7 @@ impl<S: EventSink> ReplyTransform<S::Out> for TranslatedReply<S> {
         self.sink.keep_alive(silent);
         let out = self.sink.take();
         if !out.is_empty() {
-            self.source.relay.ledger.counters.keep_alives.add(1);
+            self.source.relay.ledger.record.metrics.keep_alives.increment();
         }
         out
     }
@@ -164,11 +165,15 @@ impl<S: EventSink> ReplyTransform<S::Out> for TranslatedReply<S> {
     }
 
     fn client_gone(&mut self) {
-        let EventSource { relay, whole, .. } = &mut self.source;
-        if whole.is_some() && !relay.is_closed() {
+        let EventSource { reader, relay, whole, .. } = &mut self.source;
+        if relay.is_closed() {
+            return;
+        }
+        if whole.is_some() {
             // The client has received nothing.
             relay.ledger.turn.lock().status = 0;
         }
+        relay.finish_reading(reader.as_ref());
         relay.close(true, None);
     }
 

@@ -16,6 +16,7 @@ use crate::reply::Clocks;
 use crate::reply::model_name::ModelAlias;
 use crate::settings::Settings;
 use crate::thinking::TargetIdentity;
+use crate::turn::error_reply::TurnHeaders;
 use crate::turn::ledger::{Ledger, ReplyProgress};
 use crate::turn::log::{SharedTurn, Turn};
 use crate::turn::request::ParsedRequest;
@@ -84,6 +85,11 @@ impl Attempt<'_> {
         self.log_body(&mut turn, plan.body());
     }
 
+    /// The gateway's own headers on the reply.
+    pub(crate) fn turn_headers(&self) -> TurnHeaders {
+        TurnHeaders::from(&*self.turn.lock())
+    }
+
     /// The client's name for the model, if it differs from the backend's.
     pub(crate) fn model_alias(
         &self,
@@ -128,8 +134,7 @@ impl Attempt<'_> {
     pub(crate) fn ledger(&self, gateway: &Gateway, session: u64, origin: Arc<Origin>) -> Ledger {
         Ledger {
             memory: gateway.memory.clone(),
-            counters: gateway.counters.clone(),
-            turns: gateway.turns.clone(),
+            record: gateway.record(),
             turn: self.turn.clone(),
             lineage: self.request.lineage,
             session,

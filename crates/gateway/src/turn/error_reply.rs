@@ -6,24 +6,48 @@ use throughline_codec::dialects::ClientDialect;
 
 use crate::headers;
 use crate::reply::ReplyBody;
+use crate::turn::log::Turn;
 
 /// A reply to the client.
 pub type Reply = Response<ReplyBody>;
 
-/// Adds the headers that name the turn, the backend and the losses.
-pub(crate) fn finish_headers(headers: &mut HeaderMap, id: &str, backend: &str, losses: &[Loss]) {
-    let mut set = |name, value: &str| {
-        if let Ok(value) = HeaderValue::from_str(value) {
-            headers.insert(name, value);
-        }
-    };
-    set(headers::TURN, id);
-    // Empty if no backend was chosen yet.
-    if !backend.is_empty() {
-        set(headers::BACKEND, backend);
+/// What the gateway's own headers say about a turn. They are the same as in the record of the turn.
+#[derive(Clone, Debug, Default)]
+pub struct TurnHeaders {
+    /// The id of the turn.
+    pub(crate) id: String,
+    /// The backend that was tried last. Empty if none was chosen yet.
+    pub(crate) backend: String,
+    /// The losses so far: those of the request, and at the end also those of the reply.
+    pub(crate) losses: Vec<Loss>,
+}
+
+impl From<&Turn> for TurnHeaders {
+    fn from(turn: &Turn) -> Self {
+        Self { id: turn.id.clone(), backend: turn.backend.clone(), losses: turn.losses.clone() }
     }
-    if !losses.is_empty() {
-        set(headers::LOSS, &Loss::header(losses));
+}
+
+impl TurnHeaders {
+    /// The headers of a reply that is not a turn, or of a turn that was not planned yet.
+    pub(crate) fn new(id: &str, backend: &str) -> Self {
+        Self { id: id.to_owned(), backend: backend.to_owned(), ..Self::default() }
+    }
+
+    /// Adds the headers to a reply.
+    pub(crate) fn write(&self, headers: &mut HeaderMap) {
+        let mut set = |name, value: &str| {
+            if let Ok(value) = HeaderValue::from_str(value) {
+                headers.insert(name, value);
+            }
+        };
+        set(headers::TURN, &self.id);
+        if !self.backend.is_empty() {
+            set(headers::BACKEND, &self.backend);
+        }
+        if !self.losses.is_empty() {
+            set(headers::LOSS, &Loss::header(&self.losses));
+        }
     }
 }
 
@@ -43,7 +67,7 @@ pub fn error_response(
     if let Some(seconds) = fault.retry_after {
         headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
     }
-    finish_headers(headers, id, backend, &[]);
+    TurnHeaders::new(id, backend).write(headers);
     reply
 }
 
@@ -51,15 +75,20 @@ pub fn error_response(
 pub(crate) fn generated_reply<B>(
     mut reply: Response<B>,
     kind: &'static str,
-    id: &str,
-    backend: &str,
-    losses: &[Loss],
+    turn: &TurnHeaders,
 ) -> Response<B> {
     let headers = reply.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
-    set_request_id(headers, id);
-    finish_headers(headers, id, backend, losses);
+    set_request_id(headers, &turn.id);
+    turn.write(headers);
+    reply
+}
+
+/// Writes a fault that ends a turn, in the client's dialect.
+pub(crate) fn turn_error(dialect: &dyn ClientDialect, fault: &Fault, turn: &TurnHeaders) -> Reply {
+    let mut reply = error_response(dialect, fault, &turn.id, &turn.backend);
+    turn.write(reply.headers_mut());
     reply
 }
 

@@ -7,11 +7,11 @@ use throughline_canonical::{
     BlockStart, Delta, EndReason, Event, Fault, Origin, Transformation, Usage,
 };
 
-use crate::counters::Counters;
 use crate::thinking::capture::CapturedBlock;
 use crate::thinking::lineage::Lineage;
 use crate::thinking::memory::{Memory, NewBlock};
-use crate::turn::log::{SharedTurn, Turn, TurnEnd, Turns};
+use crate::turn::log::{SharedTurn, Turn, TurnEnd};
+use crate::turn::record::TurnRecord;
 use crate::unix_ms;
 
 /// How many bytes of a reply are recorded if `full_body` is on.
@@ -22,10 +22,8 @@ const MAX_RECEIVED_BYTES: usize = 1 << 20;
 pub struct Ledger {
     /// Remembers the blocks.
     pub memory: Arc<Memory>,
-    /// The metrics.
-    pub counters: Arc<Counters>,
-    /// The recent turns.
-    pub turns: Arc<Turns>,
+    /// Where the end of the turn is recorded.
+    pub record: TurnRecord,
     /// The turn that this reply belongs to.
     pub turn: SharedTurn,
     /// The conversation that the turn belongs to.
@@ -49,6 +47,7 @@ pub struct Ledger {
 pub struct ReplyProgress {
     thinking: Option<u64>,
     text: Option<u64>,
+    call: Option<u64>,
     usage: Usage,
     fault: Option<Fault>,
     /// Why the reply ended, if it has.
@@ -70,6 +69,9 @@ impl Ledger {
                 match block {
                     BlockStart::Thinking { .. } | BlockStart::Redacted { .. } => {
                         progress.thinking.get_or_insert_with(|| milliseconds(self.began));
+                    }
+                    BlockStart::ToolCall { .. } => {
+                        progress.call.get_or_insert_with(|| milliseconds(self.began));
                     }
                     BlockStart::Text { text } if !text.is_empty() => {
                         progress.text.get_or_insert_with(|| milliseconds(self.began));
@@ -111,7 +113,7 @@ impl Ledger {
             now: unix_ms(),
             memory_limit: self.memory_limit,
         });
-        self.counters.remembered.add(1);
+        self.record.metrics.remembered.increment();
         // The preview is left out unless contents may be logged.
         tracing::debug!(
             hash = block.key.short(),
@@ -137,50 +139,21 @@ impl Ledger {
             (Some(EndReason::Failed), _) => TurnEnd::Failed,
             _ => TurnEnd::Completed,
         };
-        let counters = &self.counters;
-        match end {
-            TurnEnd::Cut => counters.cut.add(1),
-            TurnEnd::Failed => counters.failed.add(1),
-            _ => {}
-        }
-        let tokens = |count: Option<u64>| count.unwrap_or_default() as usize;
-        counters.output_tokens.add(tokens(self.progress.usage.output));
-        counters.thinking_tokens.add(tokens(self.progress.usage.thinking));
-        for (time, histogram) in [
-            (self.progress.thinking, &counters.first_thinking),
-            (self.progress.text, &counters.first_text),
-        ] {
-            if let Some(time) = time {
-                histogram.observe(time);
-            }
-        }
-        let total = milliseconds(self.began);
-        {
-            let mut turn = self.turn.lock();
+        let Self { progress, full_body, .. } = self;
+        let fault = progress.fault.take().map(|fault| fault.message);
+        self.record.end(&self.turn, self.began, |turn| {
             turn.end = end;
-            turn.usage = self.progress.usage;
-            turn.ms.first_thinking = self.progress.thinking;
-            turn.ms.first_text = self.progress.text;
-            turn.ms.total = Some(total);
-            turn.error = error.or_else(|| self.progress.fault.take().map(|fault| fault.message));
-            if self.full_body {
-                turn.received = Some(String::from_utf8_lossy(&self.progress.received).into_owned());
+            turn.usage = progress.usage;
+            turn.ms.first_thinking = progress.thinking;
+            turn.ms.first_text = progress.text;
+            let first = [progress.thinking, progress.text, progress.call];
+            turn.ms.first_token = first.into_iter().flatten().min();
+            turn.error = error.or(fault);
+            if *full_body {
+                turn.received = Some(String::from_utf8_lossy(&progress.received).into_owned());
             }
-            last(&mut turn);
-            tracing::info!(
-                turn = turn.id,
-                backend = turn.backend,
-                model = turn.upstream_model,
-                status = turn.status,
-                end = end.as_str(),
-                first_byte_ms = turn.ms.first_byte,
-                total_ms = total,
-                output_tokens = turn.usage.output,
-                losses = turn.losses_text(),
-                "Turn ended"
-            );
-        }
-        self.turns.ended(&self.turn);
+            last(turn);
+        });
     }
 }
 

@@ -116,6 +116,9 @@ pub struct Times {
     pub first_thinking: Option<u64>,
     /// When the first text arrived.
     pub first_text: Option<u64>,
+    /// When the first thinking, text or tool call arrived.
+    #[serde(skip)]
+    pub first_token: Option<u64>,
     /// When the reply ended.
     pub total: Option<u64>,
 }

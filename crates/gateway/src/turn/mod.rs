@@ -16,12 +16,12 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use serde_json::Value;
-use throughline_canonical::{Fault, FaultKind, Loss};
+use throughline_canonical::{Fault, FaultKind};
 use throughline_codec::dialects::Accepted;
 use tokio::sync::OwnedSemaphorePermit;
 
 pub(crate) use self::attempt::Attempt;
-use self::error_reply::{Reply, error_response};
+use self::error_reply::{Reply, TurnHeaders, turn_error};
 use self::log::SharedTurn;
 use self::record::Unanswered;
 use self::request::{IncomingRequest, RequestContent, read_request};
@@ -69,11 +69,7 @@ impl Gateway {
         match self.try_backends(&settings, incoming, content, &turn, permit).await {
             Ok(reply) => reply,
             Err(fault) => {
-                let (id, backend) = {
-                    let turn = turn.lock();
-                    (turn.id.clone(), turn.backend.clone())
-                };
-                let reply = error_response(dialect, &fault, &id, &backend);
+                let reply = turn_error(dialect, &fault, &TurnHeaders::from(&*turn.lock()));
                 self.record_failure(&turn, began, reply.status().as_u16(), &fault.message);
                 TurnReply::failed(reply, fault)
             }
@@ -125,7 +121,6 @@ impl Gateway {
         let (answer, plan) = self.send_and_recover(attempt, lane, plan).await?;
         match answer {
             Ok(UpstreamAnswer::Ok(response)) => {
-                self.counters.filtered.add(Loss::omitted_blocks(&plan.decision().losses));
                 plan.reply(self, attempt, response, permit.take()).await.map(Some)
             }
             Ok(UpstreamAnswer::Error(error)) if !attempt.last && is_retryable(error.status()) => {

@@ -11,7 +11,7 @@ use crate::headers;
 use crate::plan::translated_reply::read_provider_fault;
 use crate::reply::passthrough::PassthroughReply;
 use crate::reply::{Clocks, Live, ReplyBody};
-use crate::turn::error_reply::{Reply, error_response, finish_headers};
+use crate::turn::error_reply::{Reply, TurnHeaders, error_response};
 use crate::turn::request::IncomingRequest;
 use crate::unix_ms;
 use crate::upstream::send::{MAX_ERROR_BYTES, read_whole};
@@ -65,7 +65,7 @@ impl Gateway {
             Ok(response) => {
                 let (head, upstream) = response.into_parts();
                 let mut reply_headers = headers::client(&head.headers, &backend.auth);
-                finish_headers(&mut reply_headers, &id, &backend.name, &[]);
+                TurnHeaders::new(&id, &backend.name).write(&mut reply_headers);
                 let clocks = Clocks {
                     keep_alive: settings.keep_alive,
                     idle: backend.timeouts.idle,

@@ -7,9 +7,10 @@ use http::StatusCode;
 use parking_lot::Mutex;
 
 use crate::gateway::Gateway;
+use crate::metrics::Metrics;
 use crate::turn::Attempt;
 use crate::turn::ledger::milliseconds;
-use crate::turn::log::{SharedTurn, Turn, TurnEnd};
+use crate::turn::log::{SharedTurn, Turn, TurnEnd, Turns};
 use crate::turn::request::IncomingRequest;
 use crate::unix_ms;
 
@@ -38,7 +39,6 @@ impl Drop for Unanswered<'_> {
 impl Gateway {
     /// Starts a turn. Only the request is known at this point.
     pub(crate) fn begin(&self, incoming: &IncomingRequest) -> SharedTurn {
-        self.counters.turns.add(1);
         let now = unix_ms();
         Arc::new(Mutex::new(Turn {
             id: self.turns.id(now),
@@ -49,28 +49,21 @@ impl Gateway {
         }))
     }
 
-    /// Records that the reply has started. Returns the turn's id.
-    pub(crate) fn record_first_byte(&self, attempt: &Attempt<'_>, status: StatusCode) -> String {
-        let first_byte = milliseconds(attempt.request.incoming.began);
-        self.counters.first_byte.observe(first_byte);
-        let id = {
+    /// Records that the reply has started.
+    pub(crate) fn record_first_byte(&self, attempt: &Attempt<'_>, status: StatusCode) {
+        {
             let mut turn = attempt.turn.lock();
             turn.status = status.as_u16();
-            turn.ms.first_byte = Some(first_byte);
-            turn.id.clone()
-        };
+            turn.ms.first_byte = Some(milliseconds(attempt.request.incoming.began));
+        }
         self.turns.push(attempt.turn.clone());
-        id
     }
 
     /// Records the end of a turn that was answered without a model.
     pub(crate) fn record_end(&self, attempt: &Attempt<'_>) {
-        {
-            let mut turn = attempt.turn.lock();
+        self.record().end(attempt.turn, attempt.request.incoming.began, |turn| {
             turn.end = TurnEnd::Completed;
-            turn.ms.total = Some(milliseconds(attempt.request.incoming.began));
-        }
-        self.turns.ended(attempt.turn);
+        });
     }
 
     /// Records a turn that failed before its reply began.
@@ -81,7 +74,6 @@ impl Gateway {
         status: u16,
         what: &str,
     ) {
-        self.counters.failed.add(1);
         self.record_early_end(turn, began, status, TurnEnd::Failed, Some(what));
     }
 
@@ -93,24 +85,55 @@ impl Gateway {
         end: TurnEnd,
         what: Option<&str>,
     ) {
-        {
-            let mut turn = turn.lock();
+        self.turns.push(turn.clone());
+        self.record().end(turn, began, |turn| {
             turn.status = status;
             turn.end = end;
             turn.error = what.map(ToOwned::to_owned);
+        });
+    }
+
+    /// Where turns are recorded.
+    pub(crate) fn record(&self) -> TurnRecord {
+        TurnRecord { metrics: self.metrics.clone(), turns: self.turns.clone() }
+    }
+}
+
+/// Where turns are recorded.
+#[derive(Clone, Debug)]
+pub struct TurnRecord {
+    /// The metrics.
+    pub metrics: Arc<Metrics>,
+    /// The recent turns.
+    pub turns: Arc<Turns>,
+}
+
+impl TurnRecord {
+    /// Records the end of a turn. `last` adds the last facts about it. Turn log, metrics and log are
+    /// written here and nowhere else, from the same values.
+    pub(crate) fn end(&self, turn: &SharedTurn, began: Instant, last: impl FnOnce(&mut Turn)) {
+        {
+            let mut turn = turn.lock();
             turn.ms.total = Some(milliseconds(began));
-            tracing::info!(
-                turn = turn.id,
-                backend = turn.backend,
-                model = turn.upstream_model,
-                status,
-                end = end.as_str(),
-                total_ms = turn.ms.total,
-                losses = turn.losses_text(),
-                "Turn ended"
-            );
+            last(&mut turn);
+            self.metrics.record_turn(&turn);
+            log_end(&turn);
         }
-        self.turns.push(turn.clone());
         self.turns.ended(turn);
     }
+}
+
+fn log_end(turn: &Turn) {
+    tracing::info!(
+        turn = turn.id,
+        backend = turn.backend,
+        model = turn.upstream_model,
+        status = turn.status,
+        end = turn.end.as_str(),
+        first_byte_ms = turn.ms.first_byte,
+        total_ms = turn.ms.total,
+        output_tokens = turn.usage.output,
+        losses = turn.losses_text(),
+        "Turn ended"
+    );
 }

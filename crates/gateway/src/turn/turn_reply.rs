@@ -1,14 +1,14 @@
 //! The reply of a turn before it is encoded, and the ways to encode it.
 
 use http::{HeaderValue, Response};
-use throughline_canonical::{Fault, Loss};
+use throughline_canonical::Fault;
 use throughline_codec::dialects::{ClientDialect, ReplyWriter};
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::reply::events::{EventList, TurnEvents};
 use crate::reply::translated::{Encoder, EventSink, EventSource, TranslatedReply};
 use crate::reply::{Clocks, Live, ReplyBody};
-use crate::turn::error_reply::{Reply, error_response, finish_headers, generated_reply};
+use crate::turn::error_reply::{Reply, TurnHeaders, generated_reply, turn_error};
 use crate::upstream::UpstreamBody;
 
 /// The reply of a turn before it is encoded.
@@ -65,18 +65,14 @@ pub struct ReplyHead {
     pub(crate) dialect: &'static dyn ClientDialect,
     /// The `content-type` of a streamed reply.
     pub(crate) stream_type: &'static str,
-    pub(crate) backend: String,
-    /// The losses so far: those of the request, and at the end also those of the reply.
-    pub(crate) losses: Vec<Loss>,
-    /// The id of the turn.
-    pub(crate) id: String,
+    /// The gateway's own headers.
+    pub(crate) turn: TurnHeaders,
 }
 
 impl ReplyHead {
     /// A streamed reply in the client's dialect.
     pub fn stream<B>(&self, body: B) -> Response<B> {
-        let Self { stream_type, id, backend, losses, .. } = self;
-        let mut reply = generated_reply(Response::new(body), stream_type, id, backend, losses);
+        let mut reply = generated_reply(Response::new(body), self.stream_type, &self.turn);
         for (name, value) in self.dialect.defaults().stream_headers {
             reply.headers_mut().insert(*name, HeaderValue::from_static(value));
         }
@@ -85,16 +81,12 @@ impl ReplyHead {
 
     /// A whole reply in the client's dialect.
     pub fn whole<B>(&self, body: B) -> Response<B> {
-        let Self { id, backend, losses, .. } = self;
-        generated_reply(Response::new(body), "application/json", id, backend, losses)
+        generated_reply(Response::new(body), "application/json", &self.turn)
     }
 
     /// An error in the client's dialect, instead of a whole reply.
     pub fn error(&self, fault: &Fault) -> Reply {
-        let Self { id, backend, losses, .. } = self;
-        let mut reply = error_response(self.dialect, fault, id, backend);
-        finish_headers(reply.headers_mut(), id, backend, losses);
-        reply
+        turn_error(self.dialect, fault, &self.turn)
     }
 }
 
@@ -119,7 +111,7 @@ impl UnreadReply {
     fn into_live<S: EventSink + 'static>(self, sink: S) -> (ReplyHead, Live<S::Out>) {
         let Self { head, upstream, source, clocks, permit } = self;
         let transform = Box::new(TranslatedReply::new(source, sink));
-        let live = Live::new(upstream, transform, &clocks, head.backend.clone(), permit);
+        let live = Live::new(upstream, transform, &clocks, head.turn.backend.clone(), permit);
         (head, live)
     }
 

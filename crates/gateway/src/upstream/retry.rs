@@ -42,7 +42,7 @@ impl Gateway {
         second.decision_mut().session = first.decision().session;
         let backend = &attempt.backend.name;
         tracing::info!(backend, ?retry, "retrying without the refused thinking");
-        self.counters.retried.add(1);
+        self.metrics.retried.increment();
         attempt.record_plan(&*second);
         let answer = self.send_with_retries(attempt.backend, &changed).await;
         match &answer {

@@ -11,6 +11,7 @@ use throughline_codec::framing::encoding::{Encoding, unpack};
 
 use crate::backend::Backend;
 use crate::gateway::Gateway;
+use crate::metrics::Answer;
 use crate::turn::request::content_encoding;
 use crate::unix_ms;
 use crate::upstream::{BoxError, RequestBody, SendError, UpstreamBody, whole};
@@ -93,6 +94,17 @@ impl Gateway {
         Ok(UpstreamAnswer::Error(Response::from_parts(head, body)))
     }
 
+    /// Counts what became of a request. A client that leaves early says nothing about the backend.
+    fn record_answer(&self, backend: &Backend, sent: &Result<Response<UpstreamBody>, SendError>) {
+        let answer = match sent {
+            Ok(response) => Answer::Status(response.status().as_u16()),
+            Err(SendError::TimedOut { .. }) => Answer::TimedOut,
+            Err(SendError::Unreachable { .. } | SendError::Empty { .. }) => Answer::Unreachable,
+            Err(SendError::Caller(_)) => return,
+        };
+        self.metrics.record_answer(&backend.name, answer);
+    }
+
     /// Sends a request once and waits for the head of the reply.
     pub(crate) async fn request(
         &self,
@@ -113,6 +125,7 @@ impl Gateway {
             .map_err(|error| unreachable(error.into()))?;
         *request.headers_mut() = headers;
         let sent = backend.client.send(&backend.name, request, timeout).await;
+        self.record_answer(backend, &sent);
         if !matches!(sent, Err(SendError::Caller(_))) {
             self.record_reachability(&backend.name, sent.is_ok());
         }

@@ -52,8 +52,8 @@ async fn statistics_count_blocks_by_state() {
     assert_eq!(backends["active"], "b");
     let none = pair.client().get("/admin/thinking?lineage=none").await;
     assert_eq!(none.status, 404);
-    let metrics = pair.client().get("/metrics").await.expect_ok().text();
-    assert!(metrics.contains("\nthroughline_memory_blocks 2\n"), "{metrics}");
+    let metrics = pair.gateway.metrics().await;
+    assert_eq!(metrics.sum("throughline_memory_blocks", &[]), 2.0);
 }
 
 /// Covers: S1-29

@@ -16,6 +16,7 @@ mod invalid_requests;
 mod keep_alive;
 mod limits;
 mod malformed_corpus;
+mod metrics;
 mod model_names;
 mod models;
 mod other_paths;
