@@ -4,8 +4,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// A source that a text refers to.
+#[cfg_attr(test, derive(ts_rs::TS))]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
+#[cfg_attr(test, ts(optional_fields))]
 pub struct Citation {
     /// The address of the source.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -26,11 +28,13 @@ pub struct Citation {
 }
 
 /// A value in the form of one dialect.
+#[cfg_attr(test, derive(ts_rs::TS))]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Verbatim {
     /// The name of the dialect.
     pub dialect: String,
     /// The value.
+    #[cfg_attr(test, ts(type = "unknown"))]
     pub value: Value,
 }
 

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::{Citation, Fault, Loss, Usage};
 
 /// One step of a reply. Text is borrowed from the input where possible.
+#[cfg_attr(test, derive(ts_rs::TS))]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Event<'a> {
@@ -51,6 +52,7 @@ pub enum Event<'a> {
     /// get all losses of the turn in one event before the end.
     Lost {
         /// The losses.
+        #[cfg_attr(test, ts(as = "Vec<crate::loss::LossReport>"))]
         losses: Vec<Loss>,
     },
     /// The last event of every reply, also of an interrupted one.
@@ -61,6 +63,7 @@ pub enum Event<'a> {
 }
 
 /// The start of a block.
+#[cfg_attr(test, derive(ts_rs::TS))]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum BlockStart<'a> {
@@ -103,6 +106,7 @@ pub enum BlockStart<'a> {
 }
 
 /// The growth of a block.
+#[cfg_attr(test, derive(ts_rs::TS))]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", content = "value", rename_all = "snake_case")]
 pub enum Delta<'a> {
@@ -122,6 +126,7 @@ pub enum Delta<'a> {
 }
 
 /// What the provider did to one thinking block of the request.
+#[cfg_attr(test, derive(ts_rs::TS))]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Transformation {
     /// The action, as the provider names it.
@@ -133,8 +138,10 @@ pub struct Transformation {
 }
 
 /// Details about the end of a reply.
+#[cfg_attr(test, derive(ts_rs::TS))]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
+#[cfg_attr(test, ts(optional_fields))]
 pub struct EndDetails {
     /// The stop sequence that the model wrote.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -155,6 +162,7 @@ impl EndDetails {
 }
 
 /// Why a reply ended.
+#[cfg_attr(test, derive(ts_rs::TS))]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EndReason {

@@ -21,6 +21,7 @@ pub enum Fate {
 }
 
 /// Why a block was not sent unchanged.
+#[cfg_attr(test, derive(ts_rs::TS))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reason {

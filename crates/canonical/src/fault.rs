@@ -6,8 +6,10 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 /// An error as a value.
+#[cfg_attr(test, derive(ts_rs::TS))]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{message}")]
+#[cfg_attr(test, ts(optional_fields))]
 pub struct Fault {
     /// The kind, which decides the status.
     pub kind: FaultKind,
@@ -52,6 +54,7 @@ impl Fault {
 }
 
 /// The kinds of fault.
+#[cfg_attr(test, derive(ts_rs::TS))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FaultKind {

@@ -15,6 +15,8 @@ pub mod reply;
 pub mod request;
 pub mod setting;
 pub mod thinking;
+#[cfg(test)]
+mod typescript;
 pub mod usage;
 
 pub use citation::{Citation, Verbatim};

@@ -200,9 +200,11 @@ impl Serialize for Loss {
     }
 }
 
-/// A loss as it is read back from its form in reports.
+/// A loss in its form for reports: a `count`, or the name of a `part` or `setting`.
+#[cfg_attr(test, derive(ts_rs::TS))]
 #[derive(Deserialize)]
-struct LossReport {
+#[cfg_attr(test, ts(rename = "Loss", optional_fields))]
+pub(crate) struct LossReport {
     kind: String,
     count: Option<usize>,
     part: Option<String>,

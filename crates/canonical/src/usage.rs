@@ -3,8 +3,10 @@
 use serde::{Deserialize, Serialize};
 
 /// Token counts of one reply. `None` means that the provider did not report it.
+#[cfg_attr(test, derive(ts_rs::TS))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
+#[cfg_attr(test, ts(optional_fields))]
 pub struct Usage {
     /// Input tokens that were neither read from nor written to a cache.
     #[serde(skip_serializing_if = "Option::is_none")]

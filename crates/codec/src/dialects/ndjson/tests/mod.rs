@@ -7,6 +7,7 @@ use super::NdJson;
 use crate::dialects::{Accepted, ClientDialect, ReplyIdentity, RequestParts};
 
 mod lines;
+mod typescript;
 mod wholes;
 
 fn identity() -> ReplyIdentity {
