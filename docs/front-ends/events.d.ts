@@ -140,7 +140,7 @@ output?: number,
 thinking?: number, };
 
 /**
- * A loss as it is read back from its form in reports.
+ * A loss in its form for reports: a `count`, or the name of a `part` or `setting`.
  */
 export type Loss = { kind: string, count?: number, part?: string, setting?: string, reason?: string, };
 
