@@ -17,7 +17,7 @@ const MAGIC: [u8; 3] = [0xfb, 0xef, 0xff];
 const VERSION: u8 = 1;
 /// The first bytes of a Fernet token, `gAAAAABp` in base64url, then `--__` for the same reason.
 const TOKEN: [u8; 9] = [0x80, 0, 0, 0, 0, 0x69, 0xfb, 0xef, 0xff];
-const HEAD: usize = TOKEN.len() + 1 + 1 + 8 + 32 + 32 + 1;
+const HEAD: usize = TOKEN.len() + 1 + 1 + 1 + 8 + 32 + 32 + 1;
 const MAC: usize = 32;
 
 /// Hashes a list of parts so that no two different lists share an input.
@@ -83,6 +83,8 @@ pub(crate) struct Claim<'a> {
     pub(crate) prefix: Hash,
     /// Makes the signatures of two blocks with equal text differ.
     pub(crate) nonce: u64,
+    /// The number of thinking blocks before it in the same reply, where that counts.
+    pub(crate) ordinal: u8,
 }
 
 /// A signature that this identity made.
@@ -91,6 +93,7 @@ pub(crate) struct Opened {
     pub(crate) family: String,
     pub(crate) shown: Hash,
     pub(crate) prefix: Hash,
+    pub(crate) ordinal: u8,
 }
 
 /// Makes and opens the signatures of one identity.
@@ -114,6 +117,7 @@ impl Signer {
         payload.extend_from_slice(magic);
         payload.push(VERSION);
         payload.push(kind as u8);
+        payload.push(claim.ordinal);
         payload.extend_from_slice(&nonce);
         payload.extend_from_slice(&hash(&[claim.shown.as_bytes()]));
         payload.extend_from_slice(&claim.prefix);
@@ -139,7 +143,7 @@ impl Signer {
             return None;
         }
         let rest = signed.strip_prefix(magic)?;
-        let (&[version, made_as], rest) = rest.split_first_chunk()?;
+        let (&[version, made_as, ordinal], rest) = rest.split_first_chunk()?;
         if version != VERSION || made_as != kind as u8 {
             return None;
         }
@@ -148,7 +152,7 @@ impl Signer {
         let (&prefix, rest) = rest.split_first_chunk::<32>()?;
         let (&length, rest) = rest.split_first()?;
         let family = rest.get(..usize::from(length))?;
-        Some(Opened { family: String::from_utf8(family.to_vec()).ok()?, shown, prefix })
+        Some(Opened { family: String::from_utf8(family.to_vec()).ok()?, shown, prefix, ordinal })
     }
 }
 
@@ -167,6 +171,7 @@ mod tests {
             hidden: "a longer line of reasoning than one mask block holds",
             prefix: [7; 32],
             nonce: 42,
+            ordinal: 2,
         }
     }
 
@@ -191,7 +196,7 @@ mod tests {
         let signature = Signer::new("one").sign(SignatureKind::Thinking, &claim("text"));
         let opened = Signer::new("one").open(SignatureKind::Thinking, &signature).unwrap();
         assert_eq!(opened.family, "opus-5-5");
-        assert_eq!(opened.prefix, [7; 32]);
+        assert_eq!((opened.prefix, opened.ordinal), ([7; 32], 2));
         assert_eq!(opened.shown, hash(&[b"text"]));
         assert_eq!(Signer::new("two").open(SignatureKind::Thinking, &signature), None);
         assert_eq!(Signer::new("one").open(SignatureKind::Redacted, &signature), None);

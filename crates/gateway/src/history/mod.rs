@@ -8,5 +8,5 @@ pub(crate) mod normalize;
 pub(crate) mod prefix_guard;
 pub(crate) mod recall;
 pub mod replay_table;
-mod restore;
+pub(crate) mod restore;
 pub(crate) mod vault_lookup;

@@ -69,6 +69,14 @@ pub(crate) fn is_thinking(block: &Block) -> bool {
     matches!(block, Block::Thinking { .. } | Block::Redacted { .. })
 }
 
+/// The kind of a thinking block.
+pub(crate) fn kind_of(block: &Block) -> ThinkingKind {
+    match block {
+        Block::Redacted { .. } => ThinkingKind::Redacted,
+        _ => ThinkingKind::Thinking,
+    }
+}
+
 /// A call's or text's signature, as a block that the memory can key.
 pub(crate) fn signature_block(signature: &str) -> Block {
     Block::Thinking { text: String::new(), signature: Some(signature.to_owned()) }

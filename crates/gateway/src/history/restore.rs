@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use throughline_canonical::{Block, Message, Origin, Prefix, Reason};
+use throughline_canonical::{Block, Message, Prefix, Reason};
 
 use crate::history::recall::{
     PastBlock, Recall, foreign, is_thinking, key_of, known_verdict, pass_block, plain,
@@ -57,6 +57,26 @@ fn align(theirs: &[Option<Identity>], kept: &[Identity]) -> Vec<Option<usize>> {
         .collect()
 }
 
+/// The thinking of a stored turn that a client's message lacks.
+#[derive(Default)]
+pub(crate) struct LostThinking<'a> {
+    /// Whole blocks, by their position.
+    pub(crate) insert: Vec<LostBlock<'a>>,
+    /// Blocks of which the client still has the text or the signature.
+    pub(crate) replace: Vec<LostBlock<'a>>,
+    /// Whether the client's calls are those that the thinking led to.
+    pub(crate) led_here: bool,
+}
+
+/// A thinking block that a client has lost.
+pub(crate) struct LostBlock<'a> {
+    /// The index in the message: of the block before which it belongs, or of the block it replaces.
+    pub(crate) at: usize,
+    pub(crate) block: &'a Block,
+    /// The prefix it was made after, if known.
+    pub(crate) made: Option<Prefix>,
+}
+
 impl Recall<'_> {
     /// Restores a turn that the vault holds unchanged.
     pub(crate) fn restore_unchanged(
@@ -71,8 +91,8 @@ impl Recall<'_> {
         let unnamed = |block: &Block| matches!(block, Block::Opaque { .. });
         let kept_unnamed = kept.blocks.iter().any(unnamed);
         let theirs = self.client_thinking(message, verdicts);
-        let identities: Vec<_> = kept.blocks.iter().filter_map(Identity::of).collect();
-        let aligned = align(&self.identities(&theirs), &identities);
+        let stored: Vec<_> = kept.blocks.iter().filter(|block| is_thinking(block)).collect();
+        let aligned = self.align(theirs.iter().map(|(block, _)| *block), &stored);
         let left_over = aligned.iter().flatten().count();
         let mut aligned = aligned.into_iter();
         let mut prefix = kept.prefix;
@@ -122,60 +142,45 @@ impl Recall<'_> {
     ) -> Vec<PastBlock> {
         let session = kept.as_ref().map_or(self.session, |kept| kept.session);
         let prefix = kept.as_ref().and_then(|kept| kept.prefix);
-        let (lost, origin) = match kept {
+        let (parts, origin) = match kept {
             Some(kept) => (LostParts::of(kept.blocks), Some(Arc::new(kept.origin))),
             None => (LostParts::default(), None),
         };
-        // Thinking is restored only if the calls it led to are still the same.
-        let agrees = |block: &Block| match block {
-            Block::ToolCall { id, .. } => {
-                lost.calls.get(id).is_some_and(|kept| kept.matches(block))
-            }
-            _ => true,
-        };
-        let led_here = lost.calls.is_empty() || message.content.iter().all(agrees);
-        let theirs = self.client_thinking(message, verdicts);
-        let identities: Vec<_> =
-            lost.thinking.iter().filter_map(|thought| Identity::of(&thought.block)).collect();
-        let aligned = align(&self.identities(&theirs), &identities);
-        let mut restored = match &origin {
-            Some(origin) => self.restored(&lost, &aligned, (origin, session, prefix), led_here),
-            None => Vec::new(),
-        };
-        // The stored block of each client block.
-        let mut stored_of_client = aligned
-            .iter()
-            .zip(&lost.thinking)
-            .filter_map(|(theirs, thought)| Some(((*theirs)?, &thought.block)))
-            .peekable();
-        let mut ordinals = 0..;
-        let positions = MessagePositions::of(message);
+        let lost = self.lost_thinking(message, &parts, prefix);
         // Insert each restored block before the first later part that the client still has.
-        restored.sort_by_key(|(thought, _)| positions.before(thought));
-        let mut restored = restored.into_iter().peekable();
+        let mut inserted = lost.insert.iter().peekable();
+        let mut replaced = lost.replace.iter().peekable();
+        let restored = |lost_block: &LostBlock<'_>| {
+            let origin = origin.as_ref()?;
+            let block = lost_block.block.clone();
+            if !lost.led_here {
+                return Some(foreign(block, Reason::Shape, Some(origin.clone())));
+            }
+            let mut past = self.stored(block, origin, session);
+            past.restored = true;
+            past.prefix_record.made = lost_block.made;
+            Some(past)
+        };
         let mut verdicts = verdicts.iter();
         let mut past = Vec::with_capacity(message.content.len());
         for (at, block) in message.content.iter().enumerate() {
-            while let Some((_, block)) =
-                restored.next_if(|(thought, _)| positions.before(thought) <= at)
-            {
-                past.push(block);
+            while let Some(before) = inserted.next_if(|lost| lost.at <= at) {
+                past.extend(restored(before));
             }
             past.push(match block {
                 Block::Thinking { .. } | Block::Redacted { .. } => {
                     let verdict = verdicts.next();
-                    let ordinal = ordinals.next();
-                    let kept = stored_of_client.next_if(|(theirs, _)| Some(*theirs) == ordinal);
-                    let past = match (kept, &origin) {
-                        (Some((_, kept)), Some(origin)) if led_here && self.is_lost(block) => {
-                            self.known(kept.clone(), origin, verdict.and_then(known_verdict))
+                    let past = match (replaced.next_if(|lost| lost.at == at), &origin) {
+                        (Some(lost), Some(origin)) => {
+                            let verdict = verdict.and_then(known_verdict);
+                            self.known(lost.block.clone(), origin, verdict)
                         }
                         _ => self.thinking(block, verdict),
                     };
                     PastBlock { key: key_of(block), ..past }
                 }
                 Block::ToolCall { id, .. } => {
-                    let kept = lost.calls.get(id).zip(origin.as_ref());
+                    let kept = parts.calls.get(id).zip(origin.as_ref());
                     match kept {
                         Some((call, origin)) => self.signed(block, Some((call, origin, session))),
                         None => self
@@ -187,35 +192,46 @@ impl Recall<'_> {
                 other => plain(other.clone()),
             });
         }
-        past.extend(restored.map(|(_, block)| block));
+        past.extend(inserted.filter_map(restored));
         past
     }
 
-    /// The thinking of a turn that the client has lost. If the client changed the calls after it,
-    /// the blocks are left out and reported.
-    fn restored<'a>(
+    /// Compares the thinking of a stored turn with what the client's message still has of it.
+    /// `prefix` is the prefix that the turn was made after.
+    pub(crate) fn lost_thinking<'a>(
         &self,
-        lost: &'a LostParts,
-        aligned: &[Option<usize>],
-        (origin, session, mut prefix): (&Arc<Origin>, u64, Option<Prefix>),
-        led_here: bool,
-    ) -> Vec<(&'a StoredThought, PastBlock)> {
-        let missing = lost.thinking.iter().zip(aligned).filter_map(|(thought, theirs)| {
-            let made = pass_block(&mut prefix, &thought.block);
-            let block = thought.block.clone();
-            let past = match (theirs, led_here) {
-                (Some(_), _) => return None,
-                (None, true) => {
-                    let mut past = self.stored(block, origin, session);
-                    past.restored = true;
-                    past.prefix_record.made = made;
-                    past
+        message: &Message,
+        parts: &'a LostParts,
+        mut prefix: Option<Prefix>,
+    ) -> LostThinking<'a> {
+        let stored: Vec<_> = parts.thinking.iter().map(|thought| &thought.block).collect();
+        let theirs: Vec<_> =
+            message.content.iter().enumerate().filter(|(_, block)| is_thinking(block)).collect();
+        let aligned = self.align(theirs.iter().map(|(_, block)| *block), &stored);
+        let positions = MessagePositions::of(message);
+        let made: Vec<_> = stored.iter().map(|block| pass_block(&mut prefix, block)).collect();
+        let led_here = parts.led_to(&message.content);
+        let mut lost = LostThinking { led_here, ..LostThinking::default() };
+        // From the last to the first, because a lost block stands before the thinking after it.
+        let mut next = positions.end;
+        for ((thought, sent), made) in parts.thinking.iter().zip(aligned).zip(made).rev() {
+            let block = &thought.block;
+            match sent.and_then(|sent| theirs.get(sent)) {
+                None => {
+                    next = next.min(positions.before(thought));
+                    lost.insert.push(LostBlock { at: next, block, made });
                 }
-                (None, false) => foreign(block, Reason::Shape, Some(origin.clone())),
-            };
-            Some((thought, past))
-        });
-        missing.collect()
+                Some((at, theirs)) => {
+                    next = *at;
+                    if led_here && self.has_lost_part(theirs, block) {
+                        lost.replace.push(LostBlock { at: *at, block, made });
+                    }
+                }
+            }
+        }
+        lost.insert.reverse();
+        lost.replace.reverse();
+        lost
     }
 
     /// The client's thinking blocks, each with the memory's verdict.
@@ -229,20 +245,52 @@ impl Recall<'_> {
         theirs.zip(verdicts.chain(std::iter::repeat(None))).collect()
     }
 
-    /// The identity of each block. `None` for a block that has lost its signature.
-    fn identities(&self, theirs: &[(&Block, Option<&Verdict>)]) -> Vec<Option<Identity>> {
-        theirs.iter().map(|(block, _)| self.identity(block)).collect()
+    /// For each stored block, the index of the client's block that matches it.
+    fn align<'b>(
+        &self,
+        theirs: impl Iterator<Item = &'b Block>,
+        stored: &[&Block],
+    ) -> Vec<Option<usize>> {
+        let identities: Vec<_> = stored.iter().filter_map(|block| Identity::of(block)).collect();
+        let theirs: Vec<_> = theirs.map(|block| self.identity(block, stored)).collect();
+        align(&theirs, &identities)
     }
 
-    fn identity(&self, block: &Block) -> Option<Identity> {
-        match (signature_of(block), self.gateway.envelopes.open(signature_of(block))) {
-            ("", _) | (_, OpenResult::Altered) => None,
-            (_, OpenResult::NotOurs) => Identity::of(block),
-            (_, OpenResult::Ours(envelope)) => Some(match envelope.kind {
+    /// The identity of a client's block. A block that has lost its signature or its text is
+    /// recognised by the other; `None` if that fails.
+    fn identity(&self, block: &Block, stored: &[&Block]) -> Option<Identity> {
+        let like = |same: &dyn Fn(&Block) -> bool| {
+            stored.iter().find(|stored| same(stored)).and_then(|stored| Identity::of(stored))
+        };
+        let signature = signature_of(block);
+        match (self.gateway.envelopes.open(signature), block) {
+            (OpenResult::NotOurs, Block::Thinking { text, .. }) if signature.is_empty() => {
+                let text = text.trim();
+                like(
+                    &|stored| matches!(stored, Block::Thinking { text: kept, .. } if kept.trim() == text),
+                )
+            }
+            (OpenResult::NotOurs, Block::Thinking { text, .. }) if text.is_empty() => {
+                like(&|stored| is_thinking(stored) && signature_of(stored) == signature)
+                    .or_else(|| Identity::of(block))
+            }
+            (OpenResult::Altered, _) => None,
+            (OpenResult::NotOurs, _) => Identity::of(block),
+            (OpenResult::Ours(envelope), _) => Some(match envelope.kind {
                 EnvelopeKind::Redacted { data } => Identity::Encrypted(data),
                 _ => Identity::Readable(envelope.content, envelope.signature),
             }),
         }
+    }
+
+    /// Whether a client has lost the signature or the text of a stored thinking block.
+    fn has_lost_part(&self, theirs: &Block, stored: &Block) -> bool {
+        let (Block::Thinking { text, .. }, Block::Thinking { text: kept, .. }) = (theirs, stored)
+        else {
+            return self.is_lost(theirs);
+        };
+        let has_lost_text = text.is_empty() && signature_of(theirs) == signature_of(stored);
+        self.is_lost(theirs) || has_lost_text && !kept.is_empty()
     }
 
     /// Whether a client has lost the signature or the text of a thinking block.

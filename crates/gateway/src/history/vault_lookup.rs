@@ -2,14 +2,15 @@
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 use serde_json::Value;
-use throughline_canonical::{Block, Message, Request, Role};
+use throughline_canonical::{Amount, Block, Message, Origin, Request, Role, ThinkingKind};
 use throughline_codec::dialects::profile::Treatment;
 
 use crate::gateway::Gateway;
 use crate::history::adapt::open_turn;
-use crate::history::recall::is_thinking;
+use crate::history::recall::{is_thinking, kind_of, signature_of};
 use crate::history::replay_table::{self, Maker, Part, Position};
 use crate::thinking::vault::{Scope, StoredTurn, VaultKey};
 use crate::turn::Attempt;
@@ -21,7 +22,17 @@ pub(crate) const MAX_LOOKUPS: usize = 4096;
 /// any.
 const MAX_RECENT_LOOKUPS: usize = 64;
 const MAX_RESTORED_BYTES: usize = 32 << 20;
-const MAX_KEYS_PER_TURN: usize = 4;
+/// How many calls of a turn are its keys. Each finds the turn, so a few of many are enough.
+pub(crate) const MAX_KEYS_PER_TURN: usize = 4;
+
+/// What a client has lost of the history, if the request could pass unchanged.
+#[derive(Debug, Default)]
+pub(crate) struct DroppedParts {
+    /// Whether this backend needs parts that it made itself.
+    pub(crate) is_restorable: bool,
+    /// Thinking that this backend cannot read: the index of its message, its kind and its maker.
+    pub(crate) withheld: Vec<(usize, ThinkingKind, Arc<Origin>)>,
+}
 
 /// Counts the vault lookups of one request.
 #[derive(Default)]
@@ -62,16 +73,23 @@ fn size(block: &Block) -> usize {
 }
 
 impl Gateway {
-    /// Whether the vault holds parts that the client has lost and that this backend made and needs.
-    /// Checks the model's present turn, or all turns if the backend also needs the earlier ones.
-    pub(crate) async fn needs_restore(&self, attempt: &Attempt<'_>, request: &Request) -> bool {
+    /// Finds the parts that the client has lost and that this backend needs. Checks the model's
+    /// present turn, or all turns if the backend also needs the earlier ones.
+    pub(crate) async fn dropped_parts(
+        &self,
+        attempt: &Attempt<'_>,
+        request: &Request,
+    ) -> DroppedParts {
         let profile = attempt.profile();
         let wants = |part| {
             let treatment = replay_table::treat(profile, part, Maker::Same, Position::OpenLoop);
             matches!(treatment, Treatment::Verbatim | Treatment::Text)
         };
-        let (thinking, calls) = (wants(Part::Thinking), wants(Part::CallSignature));
-        let first = if profile.misses_earlier_thinking { 0 } else { open_turn(&request.messages) };
+        let thinks = request.thinking.amount != Some(Amount::Off);
+        let (thinking, calls) = (thinks && wants(Part::Thinking), wants(Part::CallSignature));
+        let open = open_turn(&request.messages);
+        let first = if profile.misses_earlier_thinking { 0 } else { open };
+        let mut dropped = DroppedParts::default();
         let mut answered = 0;
         let mut lacking = Vec::new();
         for (at, message) in request.messages.iter().enumerate() {
@@ -83,32 +101,49 @@ impl Gateway {
                 continue;
             }
             let content = &message.content;
-            let lacks_thinking = thinking && !content.iter().any(is_thinking);
+            let lacks_thinking = thinking && self.may_lack_thinking(attempt, content);
             let lacks_signature = calls && content.iter().any(is_bare_call);
             if lacks_thinking || lacks_signature {
-                lacking.push((content, questions, lacks_thinking, lacks_signature));
+                lacking.push((at, questions, lacks_thinking, lacks_signature));
             }
         }
         // Check the latest messages first, because the model needs them most.
-        for (content, questions, lacks_thinking, lacks_signature) in
+        for (at, questions, lacks_thinking, lacks_signature) in
             lacking.into_iter().rev().take(MAX_RECENT_LOOKUPS)
         {
-            let kept = self.find_turn(&attempt.request.scope, questions, content).await;
-            let kept = kept.filter(|kept| kept.origin.domain == attempt.backend.domain);
-            let lost = kept.map(|kept| LostParts::of(kept.blocks)).unwrap_or_default();
-            let signed = |block: &Block| match block {
-                Block::ToolCall { id, .. } => {
-                    let signed = lost.calls.get(id);
-                    signed.is_some_and(|signed| signed.signature.is_some())
-                }
-                _ => false,
+            let content = &request.messages[at].content;
+            let Some(kept) = self.find_turn(&attempt.request.scope, questions, content).await
+            else {
+                continue;
             };
-            let lost_call = content.iter().any(|block| is_bare_call(block) && signed(block));
-            if lacks_thinking && !lost.thinking.is_empty() || lacks_signature && lost_call {
-                return true;
+            let is_own = kept.origin.domain == attempt.backend.domain;
+            let lost = LostParts::of(kept.blocks);
+            let missing = lost.missing_from(content).filter(|_| lacks_thinking);
+            if !is_own {
+                // Only in the open loop does the model need it.
+                if at >= open {
+                    let origin = Arc::new(kept.origin);
+                    dropped
+                        .withheld
+                        .extend(missing.map(|block| (at, kind_of(block), origin.clone())));
+                }
+                continue;
+            }
+            if missing.count() > 0 || lacks_signature && content.iter().any(|call| lost.signs(call))
+            {
+                dropped.is_restorable = true;
+                return dropped;
             }
         }
-        false
+        dropped.withheld.reverse();
+        dropped
+    }
+
+    /// Whether the client may have lost some thinking of a message.
+    fn may_lack_thinking(&self, attempt: &Attempt<'_>, content: &[Block]) -> bool {
+        let present = content.iter().filter(|block| is_thinking(block)).count();
+        let keys = call_id_keys(&attempt.request.scope, content);
+        present == 0 || !keys.is_empty() && self.vault.may_have_more(&keys, present)
     }
 
     /// Finds a turn in the vault. `questions` are the messages that it answers.
@@ -165,7 +200,6 @@ pub(crate) fn vault_keys(scope: &Scope, question: &str, content: &[Block]) -> Ve
     keys
 }
 
-/// Every call identifies the turn, so a few of many are enough.
 fn call_id_keys(scope: &Scope, content: &[Block]) -> Vec<VaultKey> {
     let calls = content.iter().filter_map(|block| match block {
         Block::ToolCall { id, .. } => Some(scope.call(id)),
@@ -256,6 +290,38 @@ impl StoredCall {
 }
 
 impl LostParts {
+    /// Whether all calls of a message are stored and unchanged. Thinking is restored only with the
+    /// calls that it led to.
+    pub(crate) fn led_to(&self, content: &[Block]) -> bool {
+        let agrees = |block: &Block| match block {
+            Block::ToolCall { id, .. } => {
+                self.calls.get(id).is_some_and(|kept| kept.matches(block))
+            }
+            _ => true,
+        };
+        self.calls.is_empty() || content.iter().all(agrees)
+    }
+
+    /// The thinking that a client's message lacks. A message with any thinking lacks only signed
+    /// blocks, because some dialects join the text of several blocks.
+    fn missing_from<'a>(&'a self, content: &[Block]) -> impl Iterator<Item = &'a Block> {
+        let theirs: Vec<&str> =
+            content.iter().filter(|block| is_thinking(block)).map(signature_of).collect();
+        let blocks = self.thinking.iter().map(|thought| &thought.block);
+        blocks.filter(move |block| {
+            let signature = signature_of(block);
+            theirs.is_empty() || !signature.is_empty() && !theirs.contains(&signature)
+        })
+    }
+
+    /// Whether the client has lost the signature of this call.
+    fn signs(&self, block: &Block) -> bool {
+        let Block::ToolCall { id, signature: None, .. } = block else {
+            return false;
+        };
+        self.calls.get(id).is_some_and(|signed| signed.signature.is_some())
+    }
+
     pub(crate) fn of(blocks: Vec<Block>) -> Self {
         let mut lost = Self::default();
         let (mut texts, mut settled, mut called) = (0, 0, 0);

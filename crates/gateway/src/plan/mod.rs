@@ -32,6 +32,7 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use crate::catalog::Form;
 use crate::gateway::Gateway;
+use crate::history::vault_lookup::DroppedParts;
 use crate::plan::translate::dialect_for;
 use crate::thinking::TargetIdentity;
 use crate::turn::Attempt;
@@ -58,12 +59,12 @@ pub enum Lane {
 }
 
 /// The lane of a request, with the values that its plan is made from.
-#[derive(Clone, Copy)]
 pub(crate) enum LaneChoice<'a> {
     /// Passthrough, with the outline of every block.
     Outlined(&'a Outline),
-    /// Passthrough, with the opaque parts only.
-    Opaque(&'a OpaqueOutline),
+    /// Passthrough, with the opaque parts only, and with what the client dropped and the backend
+    /// cannot read.
+    Opaque(&'a OpaqueOutline, DroppedParts),
     /// Translate.
     Translate,
 }
@@ -142,14 +143,16 @@ impl Gateway {
     pub(crate) async fn plan(
         &self,
         attempt: &Attempt<'_>,
-        lane: LaneChoice<'_>,
+        lane: &LaneChoice<'_>,
         retry: RetryPlan,
     ) -> Result<Box<dyn Plan>, Fault> {
         let mut plan: Box<dyn Plan> = match lane {
             LaneChoice::Outlined(outline) => {
                 Box::new(self.plan_outlined(attempt, outline, retry).await)
             }
-            LaneChoice::Opaque(outline) => Box::new(self.plan_opaque(attempt, outline, retry)),
+            LaneChoice::Opaque(outline, dropped) => {
+                Box::new(self.plan_opaque(attempt, outline, dropped, retry))
+            }
             LaneChoice::Translate => Box::new(self.translate(attempt, retry).await?),
         };
         // The steps of a plan add losses on their own. From here on there is one list of them.
@@ -168,39 +171,42 @@ impl Gateway {
         if let Some(outline) = &request.outline {
             return LaneChoice::Outlined(outline);
         }
-        match request.opaque_outline() {
-            Some(outline) if self.can_pass(attempt).await => LaneChoice::Opaque(outline),
-            _ => LaneChoice::Translate,
+        let Some(outline) = request.opaque_outline().filter(|_| can_pass(attempt)) else {
+            return LaneChoice::Translate;
+        };
+        let dropped = match request.canonical() {
+            Ok(accepted) => self.dropped_parts(attempt, &accepted.request).await,
+            Err(_) => DroppedParts::default(),
+        };
+        match dropped.is_restorable {
+            true => LaneChoice::Translate,
+            false => LaneChoice::Opaque(outline, dropped),
         }
     }
+}
 
-    /// Whether an edit in place is enough for the request and its reply.
-    async fn can_pass(&self, attempt: &Attempt<'_>) -> bool {
-        let (parsed, backend) = (attempt.request, attempt.backend);
-        let raw = backend.profile.raw_text && backend.raw_text.family.as_deref() != Some("none");
-        // A request that cannot be read in full can still pass.
-        let Ok(accepted) = parsed.canonical() else {
-            return !raw;
-        };
-        let request = &accepted.request;
-        let model = backend.model_for(parsed.model.as_deref());
-        let known = attempt.settings.catalog.find_at(&backend.name, model);
-        let (dialect, _) = dialect_for(backend, request, &known);
-        let renamed = parsed.model.as_deref() != Some(model);
-        let events = accepted.session.stream_type();
-        // In a stream that is not server-sent events, the model's name can only be found by
-        // parsing.
-        let name_needs_parsing =
-            parsed.stream && renamed && !events.starts_with("text/event-stream");
-        // A client chooses its settings for the model it names. For another model, or one that does
-        // not think, they must be adapted.
-        let thinks = known.thinking != Some(Form::None) || !request.thinking.is_wanted();
-        let adapted = (renamed || !thinks) && !request.thinking.is_unset();
-        !raw && !name_needs_parsing
-            && !adapted
-            && dialect.name() == backend.dialect.name()
-            && !self.needs_restore(attempt, request).await
-    }
+/// Whether an edit in place is enough for the request and its reply, if the client dropped nothing.
+fn can_pass(attempt: &Attempt<'_>) -> bool {
+    let (parsed, backend) = (attempt.request, attempt.backend);
+    let raw = backend.profile.raw_text && backend.raw_text.family.as_deref() != Some("none");
+    // A request that cannot be read in full can still pass.
+    let Ok(accepted) = parsed.canonical() else {
+        return !raw;
+    };
+    let request = &accepted.request;
+    let model = backend.model_for(parsed.model.as_deref());
+    let known = attempt.settings.catalog.find_at(&backend.name, model);
+    let (dialect, _) = dialect_for(backend, request, &known);
+    let renamed = parsed.model.as_deref() != Some(model);
+    let events = accepted.session.stream_type();
+    // In a stream that is not server-sent events, the model's name can only be found by
+    // parsing.
+    let name_needs_parsing = parsed.stream && renamed && !events.starts_with("text/event-stream");
+    // A client chooses its settings for the model it names. For another model, or one that does
+    // not think, they must be adapted.
+    let thinks = known.thinking != Some(Form::None) || !request.thinking.is_wanted();
+    let adapted = (renamed || !thinks) && !request.thinking.is_unset();
+    !raw && !name_needs_parsing && !adapted && dialect.name() == backend.dialect.name()
 }
 
 /// The JSON that `POST /v1/plan` returns.

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use throughline_canonical::{Block, BlockKey, Fate, Loss, Origin, Reason, ThinkingKind};
+use throughline_canonical::{Block, BlockKey, Fate, Loss, Origin, Reason, Role, ThinkingKind};
 use throughline_codec::dialects::SKIP_SIGNATURE;
 use throughline_codec::dialects::opaque_outline::{
     OpaqueEdit, OpaqueKind, OpaqueOutline, OpaquePart,
@@ -16,8 +16,10 @@ use throughline_codec::dialects::profile::Treatment;
 use crate::backend::Backend;
 use crate::gateway::Gateway;
 use crate::history::adapt::CALL_UNSIGNED;
-use crate::history::recall::{PastBlock, Recall, key_of};
+use crate::history::client_paths::ClientPaths;
+use crate::history::recall::{PastBlock, Recall, is_thinking, key_of};
 use crate::history::replay_table::{self, Maker, Part, Position};
+use crate::history::vault_lookup::DroppedParts;
 use crate::plan::{Decision, Lane};
 use crate::thinking::envelope::OpenResult;
 use crate::thinking::memory::{Question, Verdict};
@@ -81,6 +83,7 @@ impl Gateway {
         &self,
         attempt: &Attempt<'_>,
         opaque_outline: &OpaqueOutline,
+        dropped: &DroppedParts,
         retry: RetryPlan,
     ) -> OpaquePlan {
         let (request, backend, body) = (attempt.request, attempt.backend, &attempt.request.body);
@@ -139,6 +142,7 @@ impl Gateway {
             drops: Drops::after(retry, backend),
         };
         let edits = decider.edits(opaque_outline, replayable, &answer.verdicts, &mut plan);
+        plan.record_withheld(attempt, dropped);
         plan.rewrite_body(attempt, opaque_outline, &edits);
         plan
     }
@@ -373,6 +377,38 @@ impl OpaquePlan {
             _ => {}
         }
         self.sent.extend(key);
+    }
+
+    /// Records thinking that the client dropped and that the backend cannot read.
+    fn record_withheld(&mut self, attempt: &Attempt<'_>, dropped: &DroppedParts) {
+        if dropped.withheld.is_empty() {
+            return;
+        }
+        let Ok(accepted) = attempt.request.canonical() else {
+            return;
+        };
+        let mut paths = ClientPaths::new(attempt.request);
+        let mut records = Vec::new();
+        for (at, message) in accepted.request.messages.iter().enumerate() {
+            if message.role != Role::Assistant {
+                continue;
+            }
+            let outcome = (Fate::LeftOut, Some(Reason::Origin));
+            let of_message = dropped.withheld.iter().filter(|(of, ..)| *of == at);
+            let mut blocks: Vec<_> = of_message
+                .map(|(_, kind, origin)| {
+                    BlockRecord::new((at, None), *kind, outcome, Some(origin.clone()))
+                })
+                .collect();
+            let sent = message.content.iter().filter(|block| is_thinking(block)).count();
+            paths.set_paths(&mut blocks, sent);
+            records.extend(blocks);
+        }
+        for _ in &records {
+            self.omit(Reason::Origin);
+        }
+        self.blocks.extend(records);
+        self.blocks.sort_by_key(BlockRecord::message);
     }
 
     fn omit(&mut self, why: Reason) {

@@ -3,18 +3,23 @@
 
 use bytes::Bytes;
 use http::{HeaderMap, Response, header};
+use parking_lot::Mutex;
 use serde_json::Value;
 use throughline_canonical::{BlockKey, Fate};
 use throughline_codec::dialects::Refusal;
-use throughline_codec::dialects::blocks::outline::{BlockKind, Outline};
+use throughline_codec::dialects::blocks::outline::Outline;
 use throughline_codec::dialects::blocks::rewrite::ThinkingEdit;
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::gateway::Gateway;
 use crate::headers;
+use crate::history::recall::Recall;
+use crate::plan::outlined::dropped::DropFinder;
+use crate::plan::outlined::envelopes::SealedBlock;
 use crate::plan::outlined::{OutlinedPlan, PlannedBlock, Planner};
 use crate::plan::{Decision, Plan, ReplyFuture};
 use crate::relay::block_tap::{BlockTap, SentPlan};
+use crate::relay::turn_recorder::TurnRecorder;
 use crate::thinking::memory::Question;
 use crate::turn::Attempt;
 use crate::turn::log::BlockRecord;
@@ -33,23 +38,17 @@ impl Gateway {
         outline: &Outline,
         retry: RetryPlan,
     ) -> OutlinedPlan {
-        let is_foreign_loop = self.is_foreign_loop(attempt, outline).await;
         let Attempt { settings, request, backend, .. } = *attempt;
         let known =
             settings.catalog.find_at(&backend.name, backend.model_for(request.model.as_deref()));
         let target = attempt.target(&known);
-        let sealed: Vec<_> = outline
-            .thinking_blocks()
-            .map(|(message, index, ..)| {
-                self.open_envelope(&request.body, &outline.messages[message].blocks()[index])
-            })
-            .collect();
+        let sealed = self.sealed_blocks(&request.body, outline);
         let keys: Vec<_> = outline
             .thinking_blocks()
             .zip(&sealed)
             .map(|(block, sealed)| sealed.as_ref().map(|sealed| sealed.key).or(block.3))
             .collect();
-        let mut answer = self.memory.ask(&Question {
+        let answer = self.memory.ask(&Question {
             lineage: request.lineage,
             target: &target,
             follows_active_backend: attempt.follows_active_backend && retry == RetryPlan::First,
@@ -60,47 +59,59 @@ impl Gateway {
             now: unix_ms(),
             rules: settings.thinking,
         });
+        let recall = Recall {
+            gateway: self,
+            target: &target,
+            scope: &request.scope,
+            lookups: Mutex::default(),
+            session: answer.session,
+            rules: settings.thinking,
+            same_dialect: true,
+            reads_past: true,
+        };
+        let finder = DropFinder { gateway: self, attempt, outline, recall: &recall };
+        let dropped = finder.put_back(&known, &answer.verdicts).await;
+        let (body, outline, sealed) = match &dropped.request {
+            Some((body, outline)) => (body, outline, self.sealed_blocks(body, outline)),
+            None => (&request.body, outline, sealed),
+        };
+        let mut verdicts = dropped.with_restored(answer.verdicts, outline);
         let mut natives = Vec::new();
-        for (sealed, verdict) in sealed.into_iter().zip(&mut answer.verdicts) {
+        for (sealed, verdict) in sealed.into_iter().zip(&mut verdicts) {
             if let Some(sealed) = sealed {
                 let (judged, native) = sealed.judge(verdict, &target);
                 *verdict = judged;
                 natives.extend(native);
             }
         }
-        Planner {
-            body: &request.body,
+        let plan = Planner {
+            body,
             outline,
             backend,
             model: &known,
-            verdicts: &answer.verdicts,
+            verdicts: &verdicts,
             natives: &natives,
-            is_foreign_loop,
+            dropped: &dropped,
             guard: self.guard(backend, &known),
             retry,
             target: target.clone(),
             session: answer.session,
         }
-        .plan()
+        .plan();
+        if request.in_conversation && retry == RetryPlan::First {
+            self.memory.restored(plan.count(Fate::Restored));
+        }
+        plan
     }
 
-    /// Whether the open tool loop was started by a backend whose thinking this one cannot read.
-    async fn is_foreign_loop(&self, attempt: &Attempt<'_>, outline: &Outline) -> bool {
-        let Some(call) = outline.open_tool_loop() else {
-            return false;
-        };
-        let body = &attempt.request.body;
-        let names: Vec<_> = outline.messages[call]
-            .blocks()
-            .iter()
-            .filter(|block| block.kind == BlockKind::ToolUse)
-            .filter_map(|block| {
-                let call: Value = serde_json::from_slice(body.get(block.span.clone())?).ok()?;
-                Some(attempt.request.scope.call(call.get("id")?.as_str()?))
+    /// The envelope of each thinking block that has one.
+    fn sealed_blocks(&self, body: &Bytes, outline: &Outline) -> Vec<Option<SealedBlock>> {
+        let blocks = outline.thinking_blocks();
+        blocks
+            .map(|(message, index, ..)| {
+                self.open_envelope(body, &outline.messages[message].blocks()[index])
             })
-            .collect();
-        let kept = self.vault.find(&names).await;
-        kept.is_some_and(|kept| kept.origin.domain != attempt.backend.domain)
+            .collect()
     }
 }
 
@@ -114,7 +125,7 @@ impl Plan for OutlinedPlan {
     }
 
     fn blocks(&self) -> Vec<BlockRecord> {
-        BlockRecord::list(&self.blocks)
+        self.records()
     }
 
     fn body(&self) -> &[u8] {
@@ -171,7 +182,8 @@ impl Plan for OutlinedPlan {
             can_ask: caller.is_none() && !self.drop_bound,
             // Thinking was dropped now, or in an earlier round of a loop that began with it. If the
             // caller sent the loop without any thinking, the error is the caller's.
-            ours: blocks.any(|block| block.fate == Fate::LeftOut || present(block))
+            ours: (blocks.any(|block| block.fate == Fate::LeftOut || present(block))
+                || self.withholds())
                 && self.thinking != ThinkingEdit::Disabled,
         };
         Some((refused, named.and_then(|block| block.key)))
@@ -181,6 +193,7 @@ impl Plan for OutlinedPlan {
         let mut keys = self.keys(Fate::Tried);
         if which == RejectedBlocks::All {
             keys.extend(self.keys(Fate::Sent));
+            keys.extend(self.keys(Fate::Restored));
         }
         keys
     }
@@ -197,8 +210,10 @@ impl Plan for OutlinedPlan {
         let decision = &self.decision;
         let origin = attempt.origin(decision);
         let ledger = attempt.ledger(gateway, decision.session, origin);
+        let recorder = TurnRecorder::for_request(gateway, attempt.request, self.prefix);
         let alias = attempt.model_alias(&decision.model, self.asked_model.clone());
-        let sent = SentPlan { plan: *self, in_conversation: attempt.request.in_conversation };
+        let in_conversation = attempt.request.in_conversation;
+        let sent = SentPlan { plan: *self, in_conversation, recorder };
         let reply = gateway.forward(attempt, response, permit, alias, |events| {
             Box::new(BlockTap::new(ledger, sent, events))
         });

@@ -8,11 +8,11 @@ use throughline_codec::dialects::blocks::{PING, error_event};
 
 use crate::plan::outlined::OutlinedPlan;
 use crate::relay::settle::Dropped;
+use crate::relay::turn_recorder::TurnRecorder;
 use crate::reply::passthrough::Tap;
 use crate::thinking::capture::Capture;
 use crate::thinking::memory::Outcome;
 use crate::turn::ledger::Ledger;
-use crate::turn::log::BlockRecord;
 use crate::unix_ms;
 
 /// How many bytes of one event, or of one whole reply, are read.
@@ -35,6 +35,8 @@ pub(crate) struct SentPlan {
     pub(crate) plan: OutlinedPlan,
     /// Whether the request is part of the conversation.
     pub(crate) in_conversation: bool,
+    /// Stores the turn, if the model may call tools in it.
+    pub(crate) recorder: Option<TurnRecorder>,
 }
 
 impl BlockTap {
@@ -78,7 +80,8 @@ impl Tap for BlockTap {
     fn push(&mut self, bytes: &[u8]) {
         self.ledger.record_bytes(bytes);
         let (capture, ledger) = (&mut self.capture, &mut self.ledger);
-        self.reader.push(bytes, |event| observe(&event, capture, ledger));
+        let recorder = &mut self.sent.recorder;
+        self.reader.push(bytes, |event| observe(&event, capture, recorder, ledger));
         if self.ledger.progress.begun || self.ledger.progress.end.is_some() {
             self.learn();
         }
@@ -105,7 +108,8 @@ impl Tap for BlockTap {
             return;
         }
         let (capture, ledger) = (&mut self.capture, &mut self.ledger);
-        self.reader.finish(|event| observe(&event, capture, ledger));
+        let recorder = &mut self.sent.recorder;
+        self.reader.finish(|event| observe(&event, capture, recorder, ledger));
         if self.ledger.progress.begun {
             self.learn();
         }
@@ -114,16 +118,24 @@ impl Tap for BlockTap {
         }
         let plan = &self.sent.plan;
         self.ledger.close(client_gone, error, |turn| {
-            turn.record_blocks(BlockRecord::list(&plan.blocks));
+            turn.record_blocks(plan.records());
             turn.losses.clone_from(&plan.decision.losses);
         });
     }
 }
 
-fn observe(event: &Event<'_>, capture: &mut Capture, ledger: &mut Ledger) {
+fn observe(
+    event: &Event<'_>,
+    capture: &mut Capture,
+    recorder: &mut Option<TurnRecorder>,
+    ledger: &mut Ledger,
+) {
     ledger.record_event(event);
     if let Some(block) = capture.event(event) {
         ledger.register(&block, false);
+    }
+    if let Some(recorder) = recorder {
+        recorder.record(event, ledger);
     }
 }
 

@@ -10,6 +10,7 @@ pub(crate) mod opaque_tap;
 pub(crate) mod provider_report;
 pub(crate) mod settle;
 pub(crate) mod tool_names;
+pub(crate) mod turn_recorder;
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -24,15 +25,16 @@ use throughline_codec::dialects::{ClientDialect, ReplyReader};
 use crate::history::missing_call_ids;
 use crate::history::recall::{key_of, pass_block, signature_block};
 use crate::history::vault_lookup::vault_keys;
-use crate::relay::call_ids::{CallIds, looks_random};
+use crate::relay::call_ids::CallIds;
 use crate::relay::custom_tools::CustomTools;
 use crate::relay::deferred_signature::{DeferredBlock, DeferredCall};
 use crate::relay::provider_report::SentThinking;
 use crate::relay::tool_names::ToolNames;
+use crate::relay::turn_recorder::{has_unique_ids, store_turn};
 use crate::separating::SeparatingModels;
 use crate::thinking::capture::CapturedBlock;
 use crate::thinking::envelope::{Envelope, EnvelopeKind, Envelopes, SignedCall};
-use crate::thinking::vault::{Scope, StoredTurn, Vault};
+use crate::thinking::vault::{Scope, Vault};
 use crate::turn::ledger::Ledger;
 use crate::turn::log::BlockRecord;
 use crate::unix_ms;
@@ -493,25 +495,15 @@ impl Relay {
             return;
         }
         // Another reply may use the same id, so it cannot be a key.
-        let named = |block: &Block| match block {
-            Block::ToolCall { id, .. } => self.ids.is_some() || looks_random(id),
-            _ => true,
-        };
-        if !content.iter().all(named) {
+        if self.ids.is_none() && !has_unique_ids(content) {
             return;
         }
-        let turn = StoredTurn {
-            origin: (*self.ledger.origin).clone(),
-            session: self.ledger.session,
-            blocks: content.iter().filter(is_whole).cloned().collect(),
-            prefix: self.sent.prefix,
-        };
         let (scope, question) = (&self.sent.scope, &self.sent.question);
         let mut keys = vault_keys(scope, question, content);
         if !self.sent.returns_call_ids {
             keys.extend(missing_call_ids::call_keys(scope, question, content));
         }
-        self.vault.store(&keys, &turn);
+        store_turn(&self.vault, &keys, &self.ledger, content, self.sent.prefix);
     }
 
     /// Whether the reply has ended.
@@ -539,9 +531,4 @@ impl Relay {
             turn.losses.clone_from(&sent.losses);
         });
     }
-}
-
-/// Whether a block is complete.
-fn is_whole(block: &&Block) -> bool {
-    !matches!(block, Block::Opaque { value, .. } if !value.is_object())
 }

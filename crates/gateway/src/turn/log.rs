@@ -147,9 +147,9 @@ impl BlockRecord {
         Self { at, dialect: blocks::DIALECT.passthrough(), kind, fate, reason, origin }
     }
 
-    /// The records of planned blocks.
-    pub(crate) fn list(blocks: &[PlannedBlock]) -> Vec<Self> {
-        blocks.iter().map(Self::from).collect()
+    /// The index of its message.
+    pub fn message(&self) -> usize {
+        self.at.0
     }
 
     /// What became of the block, and why.
@@ -182,7 +182,7 @@ impl BlockRecord {
 impl From<&PlannedBlock> for BlockRecord {
     fn from(block: &PlannedBlock) -> Self {
         Self::new(
-            (block.message, Some(block.index)),
+            (block.message, block.client_index),
             block.kind,
             (block.fate, block.reason),
             block.origin.clone(),

@@ -114,11 +114,11 @@ impl Gateway {
     ) -> Result<Option<TurnReply>, Fault> {
         attempt.check_model()?;
         let lane = self.lane(attempt).await;
-        let plan = self.plan(attempt, lane, RetryPlan::First).await?;
+        let plan = self.plan(attempt, &lane, RetryPlan::First).await?;
         if let Some(reply) = plan.reply_without_backend(self, attempt) {
             return Ok(Some(reply.into()));
         }
-        let (answer, plan) = self.send_and_recover(attempt, lane, plan).await?;
+        let (answer, plan) = self.send_and_recover(attempt, &lane, plan).await?;
         match answer {
             Ok(UpstreamAnswer::Ok(response)) => {
                 plan.reply(self, attempt, response, permit.take()).await.map(Some)
@@ -150,7 +150,7 @@ impl Gateway {
         };
         attempt.check_model()?;
         let lane = self.lane(&attempt).await;
-        let plan = self.plan(&attempt, lane, RetryPlan::First).await?;
+        let plan = self.plan(&attempt, &lane, RetryPlan::First).await?;
         Ok(report(&*plan, &attempt))
     }
 }

@@ -22,7 +22,7 @@ impl Gateway {
     pub(crate) async fn send_and_recover(
         &self,
         attempt: &Attempt<'_>,
-        lane: LaneChoice<'_>,
+        lane: &LaneChoice<'_>,
         first: Box<dyn Plan>,
     ) -> Result<AnsweredPlan, Fault> {
         let outbound = first.outbound(attempt);

@@ -7,6 +7,7 @@
 mod backend_settings;
 mod blocks;
 mod concurrency;
+mod dropped_thinking;
 mod example_flows;
 mod lifecycle;
 mod lineages;

@@ -79,12 +79,13 @@ async fn open_tool_loop_can_switch_back() {
     }
 }
 
+/// The gateway has not seen this loop, so it cannot know what is missing.
 #[tokio::test]
-async fn loop_sent_without_thinking_gets_the_providers_refusal() {
+async fn unknown_loop_without_thinking_gets_the_providers_refusal() {
     let pair = Pair::start("").await;
     let mut conversation = new_conversation("the caller's own", true);
     conversation.offer_tool();
-    conversation.ask(pair.client(), "use a tool").await;
+    conversation.ask(&pair.a.client, "use a tool").await;
     crate::support::cut_thinking(&mut conversation, 1);
     let call = conversation.body["messages"][1]["content"][1]["id"].clone();
     conversation.push_user(json!([{"type": "tool_result", "tool_use_id": call, "content": "42"}]));

@@ -1,9 +1,11 @@
 //! Which requests use the passthrough lane, and which are translated although both dialects match.
 
 use serde_json::{Value, json};
-use throughline_testkit::{block_fates, ok_reply};
+use throughline_testkit::{Gateway, RawUpstream, block_fates, ok_reply};
 
-use crate::support::{CHAT, DialectSample, GEMINI, SAMPLES, send_and_answer, send_to};
+use crate::support::{
+    BINARY, CHAT, DialectSample, GEMINI, RESPONSES, SAMPLES, send_and_answer, send_to,
+};
 
 /// Returns the lane and the upstream dialect of the newest turn.
 async fn last_lane(gateway: &throughline_testkit::Gateway) -> (Value, Value) {
@@ -114,6 +116,136 @@ async fn dropped_thinking_is_restored_in_an_open_tool_loop() {
     messages.push(json!({"role": "user", "content": "And?"}));
     let (body, _) = send_to(&CHAT, &gateway, at, &lost, &CHAT.another_reply()).await;
     assert_eq!(body, lost.to_string());
+}
+
+/// A reply of each dialect with two pieces of reasoning and a call.
+fn reply_with_call(sample: &DialectSample) -> String {
+    match sample.dialect {
+        "openai_responses" => {
+            let item = |id: &str, text: &str, data: &str| {
+                json!({"type": "reasoning", "id": id, "encrypted_content": data,
+                    "summary": [{"type": "summary_text", "text": text}]})
+            };
+            let call = json!({"type": "function_call", "id": "fc_1", "call_id": "call_9f8e7d6c5b",
+                "name": "look", "arguments": "{\"k\":1}"});
+            json!({"id": "resp_1", "object": "response", "status": "completed", "model": "gpt-5",
+                "output": [item("rs_1", "Hm.", "Z2VudWluZQ=="), item("rs_2", "So.", "c2Vjb25k"), call]})
+            .to_string()
+        }
+        _ => {
+            let detail = |at: usize, text: &str, data: &str| {
+                json!({"type": "reasoning.text", "text": text, "signature": data,
+                    "format": "anthropic-claude-v1", "index": at})
+            };
+            let call = json!({"id": "call_9f8e7d6c5b", "type": "function",
+                "function": {"name": "look", "arguments": "{\"k\":1}"}});
+            let message = json!({"role": "assistant", "content": null, "reasoning": "Hm.So.",
+                "reasoning_details": [detail(0, "Hm.", "Z2VudWluZQ=="), detail(1, "So.", "c2Vjb25k")],
+                "tool_calls": [call]});
+            json!({"id": "gen-1", "object": "chat.completion", "model": "gpt-5",
+                "choices": [{"index": 0, "message": message, "finish_reason": "tool_calls"}]})
+            .to_string()
+        }
+    }
+}
+
+/// Removes the pieces of reasoning whose signature is named.
+fn without_reasoning(sample: &DialectSample, request: &Value, gone: &[&str]) -> Value {
+    let mut request = request.clone();
+    let named = |value: &Value| value.as_str().is_some_and(|text| gone.contains(&text));
+    match sample.dialect {
+        "openai_responses" => {
+            let input = request["input"].as_array_mut().unwrap();
+            input.retain(|item| !named(&item["encrypted_content"]));
+        }
+        _ => {
+            let message = &mut request["messages"][1];
+            let details = message["reasoning_details"].as_array_mut().unwrap();
+            details.retain(|detail| !named(&detail["signature"]));
+            if details.is_empty() {
+                let message = message.as_object_mut().unwrap();
+                message.remove("reasoning_details");
+                message.remove("reasoning");
+            }
+        }
+    }
+    request
+}
+
+/// Returns the signatures in a body, in order.
+fn signatures(body: &str) -> Vec<&'static str> {
+    let mut found: Vec<(usize, &str)> = ["Z2VudWluZQ==", "c2Vjb25k"]
+        .into_iter()
+        .flat_map(|data| body.match_indices(data).map(move |(at, _)| (at, data)))
+        .collect();
+    found.sort_unstable();
+    found.into_iter().map(|(_, data)| data).collect()
+}
+
+/// Some clients return only a part of the reasoning.
+#[tokio::test]
+async fn dropped_part_of_the_thinking_is_restored() {
+    let both = ["Z2VudWluZQ==", "c2Vjb25k"];
+    for sample in [RESPONSES, CHAT] {
+        let (upstream, gateway) = sample.over("", "").await;
+        let at = ("a", &upstream);
+        let first = sample.first_request();
+        let (_, answer) = send_to(&sample, &gateway, at, &first, &reply_with_call(&sample)).await;
+        let kept = sample.follow_up(first, &answer);
+        let (body, _) = send_to(&sample, &gateway, at, &kept, &sample.another_reply()).await;
+        assert_eq!(body, kept.to_string(), "complete, so it passes to the byte");
+        for (gone, fates) in [
+            (&both[..1], ["restored", "sent"]),
+            (&both[1..], ["sent", "restored"]),
+            (&both[..], ["restored", "restored"]),
+        ] {
+            let lost = without_reasoning(&sample, &kept, gone);
+            let (body, answer) =
+                send_to(&sample, &gateway, at, &lost, &sample.another_reply()).await;
+            assert_eq!(signatures(&body), both, "{} {gone:?}: {body}", sample.dialect);
+            assert_eq!(
+                block_fates(&gateway.last_turn().await),
+                fates,
+                "{} {gone:?}",
+                sample.dialect
+            );
+            assert_eq!(answer.header("x-throughline-loss"), "");
+        }
+    }
+}
+
+/// What another backend made cannot be restored, and the client is told.
+#[tokio::test]
+async fn dropped_thinking_of_another_backend_is_reported() {
+    for sample in [RESPONSES, CHAT] {
+        let (a, b) = (RawUpstream::start().await, RawUpstream::start().await);
+        let config = [sample.backend("a", &a.url, ""), sample.backend("b", &b.url, "")].concat();
+        let gateway = Gateway::start(BINARY, &config).await;
+        let mut first = sample.first_request();
+        first["reasoning"] = json!({"effort": "low"});
+        let (_, answer) =
+            send_to(&sample, &gateway, ("a", &a), &first, &reply_with_call(&sample)).await;
+        let kept = sample.follow_up(first, &answer);
+        let lost = without_reasoning(&sample, &kept, &["Z2VudWluZQ==", "c2Vjb25k"]);
+        let (body, answer) =
+            send_to(&sample, &gateway, ("b", &b), &lost, &sample.another_reply()).await;
+        assert_eq!(body, lost.to_string(), "the bytes stay the client's");
+        let turn = gateway.last_turn().await;
+        assert_eq!(turn["lane"], "through");
+        assert_eq!(answer.header("x-throughline-loss"), "thinking_omitted=2;reason=origin");
+        assert_eq!(block_fates(&turn), ["left_out origin"; 2]);
+        let path = if sample.dialect == "openai_chat" { "messages.1" } else { "input.1" };
+        assert_eq!(turn["blocks"][0]["path"], path);
+        assert_eq!(
+            turn["losses"],
+            json!([{"kind": "thinking_omitted", "count": 2, "reason": "origin"}])
+        );
+        let log = gateway.log();
+        let line = log.lines().rfind(|line| line.contains("Turn ended")).unwrap();
+        assert!(line.contains("thinking_omitted=2;reason=origin"), "{line}");
+        let metrics = gateway.metrics().await;
+        assert_eq!(metrics.sum("throughline_losses_total", &[("kind", "thinking_omitted")]), 2.0);
+    }
 }
 
 #[tokio::test]

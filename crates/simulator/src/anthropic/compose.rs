@@ -84,6 +84,7 @@ impl Composer<'_> {
         let style = self.exchange.style();
         let mut nonces = Random::new(&hash(&[seed, b"nonces"]));
         let mut blocks = Vec::with_capacity(pieces.len());
+        let mut ordinal = 0;
         for (index, piece) in pieces.into_iter().enumerate() {
             let claim = |shown, hidden, nonce| Claim {
                 family: self.model.family,
@@ -91,6 +92,7 @@ impl Composer<'_> {
                 hidden,
                 prefix: prefix.binding(),
                 nonce,
+                ordinal,
             };
             let block = match piece {
                 Piece::Thinking(text) => {
@@ -113,6 +115,9 @@ impl Composer<'_> {
                     input,
                 },
             };
+            if let Block::Thinking { .. } | Block::Redacted { .. } = block {
+                ordinal = ordinal.saturating_add(1);
+            }
             prefix.push_block("assistant", &block.json());
             blocks.push(block);
         }

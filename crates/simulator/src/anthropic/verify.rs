@@ -48,6 +48,7 @@ impl Verifier<'_> {
     /// Refuses altered, foreign and misplaced thinking.
     pub(crate) fn check(&self, request: &ParsedRequest) -> Result<Verified, Refusal> {
         check_places(request, self.plan)?;
+        self.check_sequence(request)?;
         let latest = request.last_assistant_run().unwrap_or(usize::MAX);
         let mut prefix = Prefix::new(request);
         let mut dropped = Vec::new();
@@ -72,6 +73,29 @@ impl Verifier<'_> {
         Ok(Verified { prefix, dropped })
     }
 
+    /// Refuses a tool loop from whose last message some of the thinking is missing: a block was
+    /// made after others that are not there.
+    fn check_sequence(&self, request: &ParsedRequest) -> Result<(), Refusal> {
+        let latest = match is_open(request) {
+            true => request.last_assistant_run().unwrap_or(usize::MAX),
+            false => return Ok(()),
+        };
+        for (index, turn) in request.turns.iter().enumerate().skip(latest) {
+            let mut next = 0;
+            for (at, block) in turn.blocks.iter().enumerate() {
+                let (kind, signature) = signature_of(block);
+                let Some(opened) = self.signer.open(kind, signature) else {
+                    continue;
+                };
+                if opened.ordinal != next && opened.ordinal != 0 {
+                    return Err(modified(&format!("messages.{index}.content.{at}")));
+                }
+                next = opened.ordinal.saturating_add(1);
+            }
+        }
+        Ok(())
+    }
+
     fn check_block(
         &self,
         block: &Value,
@@ -79,24 +103,15 @@ impl Verifier<'_> {
         latest: bool,
         prefix: &Prefix,
     ) -> Result<Fate, Refusal> {
-        let (kind, member) = match kind_of(block) {
-            "thinking" => (SignatureKind::Thinking, "signature"),
-            _ => (SignatureKind::Redacted, "data"),
-        };
+        let (kind, signature) = signature_of(block);
+        let member = if kind == SignatureKind::Thinking { "signature" } else { "data" };
         let invalid = || format!("{path}: Invalid `{member}` in `{}` block", kind_of(block));
-        let signature = block[member].as_str().unwrap_or_default();
         let Some(opened) = self.signer.open(kind, signature) else {
             return Err(Refusal::invalid(invalid()));
         };
         let shown = block["thinking"].as_str().unwrap_or_default();
         if opened.shown != hash(&[shown.as_bytes()]) {
-            return Err(Refusal::invalid(if latest {
-                format!(
-                    "{path}: `thinking` or `redacted_thinking` blocks in the latest assistant message cannot be modified. These blocks must remain as they were in the original response."
-                )
-            } else {
-                invalid()
-            }));
+            return Err(if latest { modified(path) } else { Refusal::invalid(invalid()) });
         }
         self.check_binding(&opened, prefix).map_err(|()| {
             Refusal::invalid(format!(
@@ -121,6 +136,26 @@ impl Verifier<'_> {
             _ => Err(()),
         }
     }
+}
+
+/// The signature of a thinking block, and its kind.
+fn signature_of(block: &Value) -> (SignatureKind, &str) {
+    let (kind, member) = match kind_of(block) {
+        "thinking" => (SignatureKind::Thinking, "signature"),
+        _ => (SignatureKind::Redacted, "data"),
+    };
+    (kind, block[member].as_str().unwrap_or_default())
+}
+
+fn modified(path: &str) -> Refusal {
+    Refusal::invalid(format!(
+        "{path}: `thinking` or `redacted_thinking` blocks in the latest assistant message cannot be modified. These blocks must remain as they were in the original response."
+    ))
+}
+
+/// Whether the request brings the results of tool calls.
+fn is_open(request: &ParsedRequest) -> bool {
+    request.last_user_turns().any(|turn| turn.holds("tool_result"))
 }
 
 /// Refuses misplaced thinking, and missing thinking where it is required.
@@ -174,8 +209,7 @@ fn check_turn(
 }
 
 fn check_open_loop(request: &ParsedRequest, plan: &ThinkingPlan) -> Result<(), Refusal> {
-    let open = request.last_user_turns().any(|turn| turn.holds("tool_result"));
-    if plan.mode != Mode::Manual || !open {
+    if plan.mode != Mode::Manual || !is_open(request) {
         return Ok(());
     }
     let Some(index) = request.last_assistant_run() else {

@@ -138,6 +138,7 @@ impl Signing<'_> {
             hidden: &self.thoughts,
             prefix: Hash::default(),
             nonce: self.nonces.next(),
+            ordinal: 0,
         };
         Some(exchange.signer().sign(SignatureKind::Thought, &claim))
     }

@@ -20,7 +20,7 @@ pub(crate) fn sign(
     prefix: Hash,
     nonce: u64,
 ) -> String {
-    let claim = Claim { family: variant.name, shown, hidden, prefix, nonce };
+    let claim = Claim { family: variant.name, shown, hidden, prefix, nonce, ordinal: 0 };
     signer.sign(SignatureKind::Detail, &claim)
 }
 

@@ -162,6 +162,7 @@ impl Writer<'_> {
             hidden: text,
             prefix: Hash::default(),
             nonce,
+            ordinal: 0,
         };
         let sign = || self.exchange.signer().sign(SignatureKind::Encrypted, &claim);
         Content::Reasoning {

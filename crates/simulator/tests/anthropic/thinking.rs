@@ -286,6 +286,22 @@ async fn open_tool_loop_needs_its_thinking_in_manual_mode() {
     server.accept(&without(&body, 1, 0)).await;
 }
 
+/// All thinking of a loop may be missing in adaptive mode, but not a part of it.
+#[tokio::test]
+async fn open_tool_loop_needs_all_of_its_thinking_or_none() {
+    let server = Server::strict().await;
+    let mut body = adaptive("claude-opus-4-6", "use a tool, redacted");
+    let message = server.accept(&body).await;
+    append(&mut body, &message);
+    let half = without(&body, 1, 0);
+    server.refuse(&half, &format!("messages.1.content.0: {MODIFIED}")).await;
+    server.accept(&without(&half, 1, 0)).await;
+    // After the loop is closed, any of it is optional.
+    let mut closed = server.play(body).await;
+    say(&mut closed, "thanks");
+    server.accept(&without(&closed, 1, 0)).await;
+}
+
 #[tokio::test]
 async fn misplaced_thinking_is_rejected() {
     let server = Server::strict().await;

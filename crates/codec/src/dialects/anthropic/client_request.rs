@@ -86,6 +86,12 @@ pub(super) fn read(parts: &RequestParts<'_>) -> Result<Lossy<Request>, Fault> {
     Ok(Lossy { value: request, losses: reading.losses })
 }
 
+/// Reads one message of a request. `None` if it is malformed.
+pub(super) fn read_message(json: &[u8]) -> Option<Message> {
+    let message = read_object(json, None).ok()?;
+    RequestReader::default().message(&Node::dotted(&message), 0, json).ok()
+}
+
 /// State while a request is read.
 #[derive(Default)]
 struct RequestReader {

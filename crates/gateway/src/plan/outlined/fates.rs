@@ -12,16 +12,26 @@ use crate::upstream::refusal_policy::RetryPlan;
 
 impl Planner<'_> {
     pub(crate) fn blocks_from_memory(&self) -> Vec<PlannedBlock> {
+        let mut restored = self.dropped.restored.iter().peekable();
+        let (mut in_message, mut inserted) = (0, 0);
         self.outline
             .thinking_blocks()
             .zip(self.verdicts)
             .map(|((message, index, kind, key), verdict)| {
+                if message != in_message {
+                    (in_message, inserted) = (message, 0);
+                }
+                let restored = restored.next_if(|restored| restored.at == (message, index));
+                let is_inserted = restored.is_some_and(|restored| !restored.replaces);
+                let client_index = (!is_inserted).then_some(index - inserted);
+                inserted += usize::from(is_inserted);
                 let mut block = PlannedBlock {
                     message,
                     index,
+                    client_index,
                     kind,
                     key,
-                    fate: Fate::Sent,
+                    fate: if restored.is_some() { Fate::Restored } else { Fate::Sent },
                     reason: None,
                     origin: None,
                     in_body: true,
@@ -79,7 +89,8 @@ impl Planner<'_> {
             _ => return,
         };
         for block in blocks {
-            if block.fate == Fate::Tried || block.fate == Fate::Sent && block.message < old {
+            let is_known = matches!(block.fate, Fate::Sent | Fate::Restored);
+            if block.fate == Fate::Tried || is_known && block.message < old {
                 block.leave_out(Reason::Origin);
             }
         }

@@ -1,10 +1,12 @@
 //! Plans a passthrough request of which every block is known: which blocks, which settings, which
 //! edits.
 //!
-//! The memory decides which blocks may go (`fates`). The plan adds what the target needs
+//! Thinking that the client dropped is put back first (`dropped`). The memory decides which blocks
+//! may go (`fates`). The plan adds what the target needs
 //! (`settings`, `open_loop`) and checks the prefixes that signatures are bound to (`prefix_guard`).
 //! Then it turns everything into edits of the body. Sending and the reply are in `outlined_plan`.
 
+pub(crate) mod dropped;
 pub(crate) mod envelopes;
 mod fates;
 mod open_loop;
@@ -20,6 +22,7 @@ use throughline_codec::dialects::blocks::rewrite::{self, ThinkingEdit};
 use throughline_codec::dialects::blocks::settings::Change;
 use throughline_codec::json::Edits;
 
+use self::dropped::{DroppedThinking, WithheldBlock};
 use self::envelopes::NativeSignature;
 use crate::backend::Backend;
 use crate::catalog::Model;
@@ -27,12 +30,13 @@ use crate::plan::{Decision, Lane};
 use crate::relay::settle::{SentBlock, count_omitted};
 use crate::thinking::guard::{Guard, PrefixRecord};
 use crate::thinking::{TargetIdentity, Verdict};
+use crate::turn::log::BlockRecord;
 use crate::upstream::refusal_policy::RetryPlan;
 
 /// The values that a plan is made from.
 #[derive(Debug)]
 pub(crate) struct Planner<'a> {
-    /// The client's body.
+    /// The client's body, with the thinking that was put back.
     pub body: &'a Bytes,
     /// The outline of the body.
     pub outline: &'a Outline,
@@ -44,8 +48,8 @@ pub(crate) struct Planner<'a> {
     pub verdicts: &'a [Verdict],
     /// Signatures that replace envelopes.
     pub(crate) natives: &'a [NativeSignature],
-    /// Whether the open tool loop was started by a backend whose thinking this one cannot read.
-    pub is_foreign_loop: bool,
+    /// What the client dropped from the open tool loop.
+    pub(crate) dropped: &'a DroppedThinking,
     /// The mode of the prefix guard.
     pub guard: Guard,
     /// What to change after a refusal.
@@ -66,6 +70,8 @@ pub(crate) struct OutlinedPlan {
     pub asked_model: Option<String>,
     /// What becomes of each thinking block.
     pub blocks: Vec<PlannedBlock>,
+    /// Blocks that the client dropped and that may not go back.
+    withheld: Vec<WithheldBlock>,
     /// Entries to add to the beta header.
     pub betas_added: Vec<&'static str>,
     /// Whether to remove the adaptive-thinking entries from the beta header.
@@ -89,8 +95,10 @@ pub(crate) struct OutlinedPlan {
 pub(crate) struct PlannedBlock {
     /// The index of its message in the client's request.
     pub message: usize,
-    /// Its index in the message.
+    /// Its index in the message, with the blocks that were put back.
     pub index: usize,
+    /// Its index in the client's message. `None` if the client dropped it.
+    pub client_index: Option<usize>,
     /// The kind of block.
     pub kind: ThinkingKind,
     /// Its key.
@@ -128,10 +136,30 @@ impl OutlinedPlan {
             .collect()
     }
 
+    /// The number of blocks with this fate.
+    pub(crate) fn count(&self, fate: Fate) -> usize {
+        self.blocks.iter().filter(|block| block.fate == fate).count()
+    }
+
     /// Counts the omitted blocks again, by reason.
     pub(crate) fn recount_losses(&mut self) {
+        let withheld = self.withheld.iter().map(|block| (Fate::LeftOut, Some(block.reason)));
         let fates = self.blocks.iter().map(|block| (block.fate, block.reason));
-        count_omitted(&mut self.decision.losses, fates);
+        count_omitted(&mut self.decision.losses, withheld.chain(fates));
+    }
+
+    /// The report of every block, in the order of their messages.
+    pub(crate) fn records(&self) -> Vec<BlockRecord> {
+        let withheld = self.withheld.iter().map(|block| (block.message, block.record()));
+        let planned = self.blocks.iter().map(|block| (block.message, block.into()));
+        let mut records: Vec<_> = withheld.chain(planned).collect();
+        records.sort_by_key(|(message, _)| *message);
+        records.into_iter().map(|(_, record)| record).collect()
+    }
+
+    /// Whether the client dropped blocks that may not go back.
+    pub(crate) fn withholds(&self) -> bool {
+        !self.withheld.is_empty()
     }
 
     /// The sent blocks, each with its index among all blocks.
@@ -193,6 +221,7 @@ impl Planner<'_> {
                 target: self.target.clone(),
             },
             blocks,
+            withheld: self.dropped.withheld.clone(),
             betas_added: Vec::new(),
             betas_without_adaptive: false,
             prefix: None,

@@ -54,7 +54,7 @@ impl Planner<'_> {
 
     /// Whether a block is probably stale.
     fn is_stale(&self, block: &PlannedBlock) -> bool {
-        let tried = block.fate != Fate::Sent;
+        let tried = block.fate == Fate::Tried;
         block.prefix.is_some_and(|current| self.guard.is_stale(current, block.prefix_record, tried))
     }
 

@@ -112,6 +112,15 @@ pub struct StoredTurn {
     pub prefix: Option<Prefix>,
 }
 
+impl StoredTurn {
+    /// The number of its thinking blocks.
+    pub fn thinking_count(&self) -> usize {
+        let thinks =
+            |block: &&Block| matches!(block, Block::Thinking { .. } | Block::Redacted { .. });
+        self.blocks.iter().filter(thinks).count()
+    }
+}
+
 /// How much the vault may hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VaultLimits {
@@ -206,7 +215,7 @@ impl Vault {
             );
             return;
         }
-        self.recent.lock().put(record.clone());
+        self.recent.lock().put(record.clone(), kept.thinking_count());
         self.queue.push(record);
     }
 
@@ -233,7 +242,7 @@ impl Vault {
             if let Some(record) = stored
                 && let Some(kept) = self.open(&record)
             {
-                self.recent.lock().put_back(record);
+                self.recent.lock().put_back(record, kept.thinking_count());
                 return Some(kept);
             }
         }
@@ -243,6 +252,16 @@ impl Vault {
     /// Whether a turn may be stored under this key. `false` is certain.
     pub fn may_have(&self, key: &VaultKey) -> bool {
         self.recent.lock().has(key) || self.store.may_have(key)
+    }
+
+    /// Whether the turn of these keys may have more than so many thinking blocks. `false` is
+    /// certain. Opens no record.
+    pub fn may_have_more(&self, keys: &[VaultKey], blocks: usize) -> bool {
+        let recent = self.recent.lock();
+        match keys.iter().find_map(|key| recent.thinking(key)) {
+            Some(stored) => stored > blocks,
+            None => keys.iter().any(|key| self.store.may_have(key)),
+        }
     }
 
     /// Waits until everything is written.

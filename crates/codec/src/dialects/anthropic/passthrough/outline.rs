@@ -1,8 +1,11 @@
 //! The outline of a request. Reading it validates the body as JSON and inspects only what the
 //! gateway decides about. Everything else is a span that is copied.
 
+use std::borrow::Cow;
+
 use throughline_canonical::{BlockKey, Fault, KeyHasher, ThinkingKind};
 
+use super::super::client_request::read_message;
 use crate::json::{
     Cursor, JsonError, Kind, Span, decode, decode_pieces, each_member, number, slice, text,
 };
@@ -144,6 +147,24 @@ impl Message {
             }
     }
 
+    /// The number of thinking blocks.
+    pub fn thinking_count(&self) -> usize {
+        let thinks = |block: &&Block| matches!(block.kind, BlockKind::Thinking { .. });
+        self.blocks().iter().filter(thinks).count()
+    }
+
+    /// The ids of the tool calls.
+    pub fn call_ids<'a>(&self, body: &'a [u8]) -> impl Iterator<Item = Cow<'a, str>> {
+        let calls = self.blocks().iter().filter(|block| block.kind == BlockKind::ToolUse);
+        calls.filter_map(|call| string_member(body, &call.span, b"id"))
+    }
+
+    /// The message in canonical form, with one block for each of its blocks. `None` if it is
+    /// malformed.
+    pub fn canonical(&self, body: &[u8]) -> Option<throughline_canonical::Message> {
+        read_message(slice(body, &self.span))
+    }
+
     fn has(&self, kind: BlockKind) -> bool {
         self.blocks().iter().any(|block| block.kind == kind)
     }
@@ -279,11 +300,12 @@ impl<'a> Reader<'a> {
             (b"max_tokens", _) => return Err(expected("max_tokens", "a whole number", kind)),
             (b"thinking", _) => return Err(expected("thinking", "an object", kind)),
             (b"output_config", Kind::Object) => {
-                outline.effort = string_member(self.body, &span, b"effort");
+                outline.effort = string_member(self.body, &span, b"effort").map(Cow::into_owned);
                 outline.output_config = Some(span);
             }
             (b"metadata", Kind::Object) => {
-                outline.user_id = string_member(self.body, &span, b"user_id");
+                let user_id = string_member(self.body, &span, b"user_id");
+                outline.user_id = user_id.map(Cow::into_owned);
             }
             (b"system", _) => outline.system = Some(span),
             (b"tools", _) => outline.tools = Some(span),
@@ -420,11 +442,11 @@ impl Fields<'_> {
     }
 }
 
-fn string_member(body: &[u8], object: &Span, name: &[u8]) -> Option<String> {
+fn string_member<'a>(body: &'a [u8], object: &Span, name: &[u8]) -> Option<Cow<'a, str>> {
     let mut found = None;
     let checked = each_member(body, object.start, |key, kind, span| {
         if key == name && kind == Kind::String {
-            found = Some(text(body, &span).into_owned());
+            found = Some(text(body, &span));
         }
     });
     debug_assert!(checked.is_ok(), "the body was checked before");
@@ -439,7 +461,7 @@ fn read_thinking(body: &[u8], member: usize, span: Span) -> Thinking {
         (b"budget_tokens", Kind::Number) => thinking.budget = number(body, &value),
         (b"block_binding", Kind::Object) => {
             let choice = string_member(body, &value, b"prefix_mismatch_behavior");
-            thinking.binding = Some(choice.unwrap_or_default());
+            thinking.binding = Some(choice.unwrap_or_default().into_owned());
         }
         _ => {}
     });

@@ -2,7 +2,10 @@
 
 use std::borrow::Cow;
 
-use super::outline::{BlockKind, Content, Outline};
+use throughline_canonical as canonical;
+
+use super::super::upstream_request::write_thinking;
+use super::outline::{Block, BlockKind, Content, Outline};
 use super::settings::is;
 use crate::json::{
     Edits, Kind, Span, append_member, each_member, quote, remove_elements, slice, text,
@@ -28,6 +31,21 @@ pub fn leave_out(edits: &mut Edits, outline: &Outline, keep: &[(usize, Vec<bool>
         }
     }
     filled
+}
+
+/// Inserts a thinking block before a block of a message.
+pub fn insert_thinking(edits: &mut Edits, before: &Block, thinking: &canonical::Block) {
+    let mut inserted = Vec::new();
+    write_thinking(&mut inserted, thinking);
+    inserted.push(b',');
+    edits.replace(before.span.start..before.span.start, inserted);
+}
+
+/// Replaces a block of a message by a thinking block.
+pub fn replace_by_thinking(edits: &mut Edits, block: &Block, thinking: &canonical::Block) {
+    let mut written = Vec::new();
+    write_thinking(&mut written, thinking);
+    edits.replace(block.span.clone(), written);
 }
 
 /// Sets the model name.
@@ -259,6 +277,33 @@ mod tests {
             edited,
             r#"{"messages":[{"role":"assistant","content":[ {"type":"text","text":"[reasoning omitted]"} ]}]}"#
         );
+    }
+
+    #[test]
+    fn inserted_thinking_leaves_all_other_bytes_as_they_are() {
+        let body = r#"{"messages":[{"role":"assistant", "content" : [ {"type":"text","text":"\u00e9"} ,{"type":"thinking","thinking":"b"},
+            {"type":"tool_use","id":"t","name":"look","input":{"k":1.0}} ]}]}"#;
+        let thinking = |text: &str, signature: &str| canonical::Block::Thinking {
+            text: text.to_owned(),
+            signature: Some(signature.to_owned()),
+        };
+        let edited = edit(body, |edits, outline| {
+            let blocks = outline.messages[0].blocks();
+            let hidden = canonical::Block::Redacted { data: "x".to_owned() };
+            insert_thinking(edits, &blocks[0], &hidden);
+            insert_thinking(edits, &blocks[0], &thinking("a \"b\"\n", "s"));
+            replace_by_thinking(edits, &blocks[1], &thinking("b", "t"));
+            insert_thinking(edits, &blocks[2], &thinking("", "u"));
+        });
+        let hidden = r#"{"type":"redacted_thinking","data":"x"},"#;
+        let first = r#"{"type":"thinking","thinking":"a \"b\"\n","signature":"s"},"#;
+        let last = r#"{"type":"thinking","thinking":"","signature":"u"},"#;
+        for added in [hidden, first, last, r#","signature":"t""#] {
+            assert!(edited.contains(added), "{edited}");
+        }
+        let without = edited.replace(hidden, "").replace(first, "").replace(last, "");
+        assert_eq!(without.replace(r#","signature":"t""#, ""), body);
+        assert!(Outline::read(edited.as_bytes(), 32).is_ok());
     }
 
     #[test]

@@ -87,24 +87,18 @@ impl RequestWriter {
                     turn.push_text(text);
                 }
             }
-            (Block::Thinking { text, signature }, Role::Assistant) => {
-                let signature = signature.as_deref().filter(|signature| !signature.is_empty());
-                if signature.is_none() && !self.unsigned {
+            (Block::Thinking { signature, .. }, Role::Assistant) => {
+                let is_signed = signature.as_deref().is_some_and(|text| !text.is_empty());
+                if !is_signed && !self.unsigned {
                     self.unsigned_thinking();
                     return;
                 }
                 separate(rest);
-                let mut block = ObjectWriter::new(rest);
-                block.text("type", "thinking").text("thinking", text);
-                if let Some(signature) = signature {
-                    block.text("signature", signature);
-                }
-                block.end();
+                write_thinking(rest, block);
             }
-            (Block::Redacted { data }, Role::Assistant) => {
+            (Block::Redacted { .. }, Role::Assistant) => {
                 separate(rest);
-                let mut block = ObjectWriter::new(rest);
-                block.text("type", "redacted_thinking").text("data", data).end();
+                write_thinking(rest, block);
             }
             (Block::ToolCall { id, name, arguments, signature }, Role::Assistant) => {
                 if signature.is_some() {
@@ -357,6 +351,24 @@ fn read_text(kind: MediaKind, source: &Source) -> Option<Source> {
 /// Writes a text block.
 pub(crate) fn write_text(out: &mut Vec<u8>, text: &str) {
     ObjectWriter::new(out).text("type", "text").text("text", text).end();
+}
+
+/// Writes a thinking block as its maker wrote it.
+pub(crate) fn write_thinking(out: &mut Vec<u8>, block: &Block) {
+    let mut object = ObjectWriter::new(out);
+    match block {
+        Block::Thinking { text, signature } => {
+            object.text("type", "thinking").text("thinking", text);
+            if let Some(signature) = signature {
+                object.text("signature", signature);
+            }
+        }
+        Block::Redacted { data } => {
+            object.text("type", "redacted_thinking").text("data", data);
+        }
+        _ => debug_assert!(false, "not a thinking block: {block:?}"),
+    }
+    object.end();
 }
 
 /// Adds a comma if something precedes.

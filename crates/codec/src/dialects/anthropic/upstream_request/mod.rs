@@ -10,6 +10,7 @@ use throughline_canonical::{
     Tool, ToolChoice,
 };
 
+pub(super) use self::messages::write_thinking;
 use self::messages::{write_text, write_turns};
 use super::client_request::KNOWN;
 use super::{BETA_BINDING_CONTROLS, BETA_HEADER, EFFORTS, NAME, VERSION_WITH_SAMPLING, record};

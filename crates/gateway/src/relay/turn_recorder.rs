@@ -1,0 +1,85 @@
+//! Stores turns in the vault, for clients that drop parts of them.
+
+use std::sync::Arc;
+
+use throughline_canonical::{Block, EndReason, Event, Fold, Prefix};
+
+use crate::gateway::Gateway;
+use crate::history::vault_lookup::vault_keys;
+use crate::relay::call_ids::looks_random;
+use crate::thinking::vault::{Scope, StoredTurn, Vault, VaultKey};
+use crate::turn::ledger::Ledger;
+use crate::turn::request::ParsedRequest;
+
+/// Collects the turn of a forwarded reply and stores it if the model called tools. Clients need only
+/// such turns back.
+#[derive(Debug)]
+pub(crate) struct TurnRecorder {
+    fold: Fold,
+    vault: Arc<Vault>,
+    scope: Scope,
+    /// The prefix that the reply follows, if prefixes matter.
+    prefix: Option<Prefix>,
+}
+
+impl TurnRecorder {
+    /// A recorder for the reply to a request. `None` if the reply need not be stored.
+    pub(crate) fn for_request(
+        gateway: &Gateway,
+        request: &ParsedRequest,
+        prefix: Option<Prefix>,
+    ) -> Option<Self> {
+        let offers_tools = request.outline.as_ref().is_some_and(|outline| outline.tools.is_some());
+        (offers_tools && request.in_conversation).then(|| Self {
+            fold: Fold::default(),
+            vault: gateway.vault.clone(),
+            scope: request.scope.clone(),
+            prefix,
+        })
+    }
+
+    /// Takes the next event. The end of the reply stores the turn.
+    pub(crate) fn record(&mut self, event: &Event<'_>, ledger: &Ledger) {
+        self.fold.push(event);
+        if let Event::Ended { reason } = event
+            && !matches!(reason, EndReason::Cut | EndReason::Failed)
+        {
+            let content = std::mem::take(&mut self.fold).finish().content;
+            let calls = |block: &Block| matches!(block, Block::ToolCall { .. });
+            if content.iter().any(calls) && has_unique_ids(&content) {
+                let keys = vault_keys(&self.scope, "", &content);
+                store_turn(&self.vault, &keys, ledger, &content, self.prefix);
+            }
+        }
+    }
+}
+
+/// Whether the calls of a turn have ids that no other reply uses, so that they can be keys.
+pub(crate) fn has_unique_ids(content: &[Block]) -> bool {
+    content.iter().all(|block| match block {
+        Block::ToolCall { id, .. } => looks_random(id),
+        _ => true,
+    })
+}
+
+/// Stores a turn as its maker wrote it.
+pub(crate) fn store_turn(
+    vault: &Vault,
+    keys: &[VaultKey],
+    ledger: &Ledger,
+    content: &[Block],
+    prefix: Option<Prefix>,
+) {
+    let turn = StoredTurn {
+        origin: (*ledger.origin).clone(),
+        session: ledger.session,
+        blocks: content.iter().filter(is_whole).cloned().collect(),
+        prefix,
+    };
+    vault.store(keys, &turn);
+}
+
+/// Whether a block is complete.
+fn is_whole(block: &&Block) -> bool {
+    !matches!(block, Block::Opaque { value, .. } if !value.is_object())
+}
