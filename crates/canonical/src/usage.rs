@@ -17,6 +17,9 @@ pub struct Usage {
     /// Input tokens written to a cache.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cache_write: Option<u64>,
+    /// The part of `cache_write` that the cache keeps for an hour. The rest is kept for minutes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cache_write_1h: Option<u64>,
     /// Output tokens, thinking included.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output: Option<u64>,
@@ -31,6 +34,7 @@ impl Usage {
         self.input = later.input.or(self.input);
         self.cache_read = later.cache_read.or(self.cache_read);
         self.cache_write = later.cache_write.or(self.cache_write);
+        self.cache_write_1h = later.cache_write_1h.or(self.cache_write_1h);
         self.output = later.output.or(self.output);
         self.thinking = later.thinking.or(self.thinking);
     }

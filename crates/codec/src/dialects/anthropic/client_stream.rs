@@ -456,6 +456,11 @@ fn write_counts(usage: &Usage, out: &mut Vec<u8>) {
     if let Some(tokens) = usage.cache_read {
         counts.count("cache_read_input_tokens", tokens);
     }
+    if let (Some(all), Some(hour)) = (usage.cache_write, usage.cache_write_1h) {
+        let mut written = counts.object("cache_creation");
+        written.count("ephemeral_5m_input_tokens", all.saturating_sub(hour));
+        written.count("ephemeral_1h_input_tokens", hour).end();
+    }
     counts.count("output_tokens", usage.output.unwrap_or_default());
     if let Some(tokens) = usage.thinking {
         let mut details = counts.object("output_tokens_details");

@@ -10,7 +10,9 @@ use crate::json::{JsonError, Kind, Span, each_member, number};
 pub(super) fn read(json: &[u8], usage: &Span, variant: &Variant) -> Result<Usage, JsonError> {
     let [mut prompt, mut completion, mut total]: [Option<u64>; 3] = Default::default();
     let [mut read, mut written, mut thinking]: [Option<u64>; 3] = Default::default();
-    let [mut prompt_details, mut completion_details]: [Option<Span>; 2] = Default::default();
+    let [mut prompt_details, mut written_details, mut completion_details]: [Option<Span>; 3] =
+        Default::default();
+    let mut written_1h = None;
     each_member(json, usage.start, |key, kind, span| match (key, kind) {
         (b"prompt_tokens", Kind::Number) => prompt = number(json, &span),
         (b"completion_tokens", Kind::Number) => completion = number(json, &span),
@@ -34,7 +36,16 @@ pub(super) fn read(json: &[u8], usage: &Span, variant: &Variant) -> Result<Usage
             (b"cache_write_tokens" | b"cache_creation_tokens", Kind::Number) => {
                 written = number(json, &span).or(written);
             }
+            // Only LiteLLM reports how long its provider keeps them.
+            (b"cache_creation_token_details", Kind::Object) => written_details = Some(span),
             _ => {}
+        })?;
+    }
+    if let Some(details) = written_details {
+        each_member(json, details.start, |key, kind, span| {
+            if key == b"ephemeral_1h_input_tokens" && kind == Kind::Number {
+                written_1h = number(json, &span);
+            }
         })?;
     }
     if let Some(details) = completion_details {
@@ -61,6 +72,7 @@ pub(super) fn read(json: &[u8], usage: &Span, variant: &Variant) -> Result<Usage
         }),
         cache_read: read,
         cache_write: written,
+        cache_write_1h: written_1h,
         output,
         thinking,
     })
@@ -100,7 +112,8 @@ mod tests {
 
     fn check(variant: &str, usage: &str, expected: [Option<u64>; 5]) {
         let [input, cache_read, cache_write, output, thinking] = expected;
-        let expected = Usage { input, cache_read, cache_write, output, thinking };
+        let expected =
+            Usage { input, cache_read, cache_write, output, thinking, ..Usage::default() };
         let found = read(usage.as_bytes(), &(0..usage.len()), find(variant)).unwrap();
         assert_eq!(found, expected, "{variant}: {usage}");
     }
@@ -124,6 +137,13 @@ mod tests {
     }
 
     #[test]
+    fn litellm_says_what_its_provider_keeps_for_an_hour() {
+        let usage = r#"{"prompt_tokens":10,"completion_tokens":5,"prompt_tokens_details":{"cached_tokens":4,"cache_creation_tokens":3,"cache_creation_token_details":{"ephemeral_5m_input_tokens":1,"ephemeral_1h_input_tokens":2}}}"#;
+        let found = read(usage.as_bytes(), &(0..usage.len()), find("litellm")).unwrap();
+        assert_eq!((found.cache_write, found.cache_write_1h), (Some(3), Some(2)));
+    }
+
+    #[test]
     fn written_usage_reads_back() {
         let usage = Usage {
             input: Some(7),
@@ -131,6 +151,7 @@ mod tests {
             cache_write: Some(3),
             output: Some(80),
             thinking: Some(64),
+            ..Usage::default()
         };
         let written = write(&usage);
         assert_eq!(written["prompt_tokens"], 12);

@@ -81,6 +81,7 @@ fn plan() -> impl Strategy<Value = Plan> {
         cache_write,
         output,
         thinking,
+        ..Usage::default()
     });
     // Half of them one block after the other, half of them in any order.
     let turns = prop_oneof![Just(Vec::new()), vec(0..6usize, 40)];

@@ -349,6 +349,7 @@ fn usage_has_totals_and_details_under_the_requested_model() {
         cache_write: None,
         output: Some(u64::MAX),
         thinking: Some(3),
+        ..Usage::default()
     };
     let started = Event::MessageStarted { id: "m".into(), model: "theirs".into() };
     let said = [vec![started, Event::Usage(usage)], ended(EndReason::Stop)].concat();

@@ -39,14 +39,15 @@ fn reply() -> impl Strategy<Value = (Vec<ReplyBlock>, EndReason, Usage, bool)> {
     let usage = (
         any::<u64>(),
         option::of(any::<u64>()),
-        option::of(any::<u64>()),
+        option::of((any::<u64>(), option::of(any::<u64>()))),
         any::<u64>(),
         option::of(any::<u64>()),
     )
         .prop_map(|(input, cache_read, cache_write, output, thinking)| Usage {
             input: Some(input),
             cache_read,
-            cache_write,
+            cache_write: cache_write.map(|(all, _)| all),
+            cache_write_1h: cache_write.and_then(|(_, hour)| hour),
             output: Some(output),
             thinking,
         });

@@ -322,7 +322,8 @@ fn a_whole_reply_has_the_exact_form_of_the_wire() {
         usage: Usage {
             input: Some(20),
             cache_read: Some(1),
-            cache_write: Some(2),
+            cache_write: Some(5),
+            cache_write_1h: Some(3),
             output: Some(60),
             thinking: Some(44),
         },
@@ -346,7 +347,8 @@ fn a_whole_reply_has_the_exact_form_of_the_wire() {
                 tool(json!({"arguments": "{broken"})),
             ],
             "stop_reason": "tool_use", "stop_sequence": null, "stop_details": null,
-            "usage": {"input_tokens": 20, "cache_creation_input_tokens": 2, "cache_read_input_tokens": 1,
+            "usage": {"input_tokens": 20, "cache_creation_input_tokens": 5, "cache_read_input_tokens": 1,
+                "cache_creation": {"ephemeral_5m_input_tokens": 2, "ephemeral_1h_input_tokens": 3},
                 "output_tokens": 60, "output_tokens_details": {"thinking_tokens": 44}}})
     );
 }

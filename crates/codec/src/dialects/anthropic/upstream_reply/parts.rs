@@ -137,15 +137,23 @@ pub(super) fn emit_members(
 
 pub(super) fn read_usage(json: &[u8], usage: &Span) -> Result<Usage, JsonError> {
     let mut counts = Usage::default();
-    let mut details = None;
+    let [mut written, mut details] = [None, None];
     each_member(json, usage.start, |key, kind, span| match (key, kind) {
         (b"input_tokens", Kind::Number) => counts.input = number(json, &span),
         (b"cache_read_input_tokens", Kind::Number) => counts.cache_read = number(json, &span),
         (b"cache_creation_input_tokens", Kind::Number) => counts.cache_write = number(json, &span),
+        (b"cache_creation", Kind::Object) => written = Some(span),
         (b"output_tokens", Kind::Number) => counts.output = number(json, &span),
         (b"output_tokens_details", Kind::Object) => details = Some(span),
         _ => {}
     })?;
+    if let Some(written) = written {
+        each_member(json, written.start, |key, kind, span| {
+            if key == b"ephemeral_1h_input_tokens" && kind == Kind::Number {
+                counts.cache_write_1h = number(json, &span);
+            }
+        })?;
+    }
     if let Some(details) = details {
         each_member(json, details.start, |key, kind, span| {
             if key == b"thinking_tokens" && kind == Kind::Number {

@@ -393,6 +393,7 @@ fn usage() -> impl Strategy<Value = Usage> {
             cache_write,
             output: output.map(|(said, thought)| said + thought.unwrap_or(0)),
             thinking: output.and_then(|(_, thought)| thought),
+            ..Usage::default()
         },
     )
 }

@@ -60,6 +60,7 @@ fn events() -> Vec<Event<'static>> {
             cache_write: Some(1),
             output: Some(9),
             thinking: Some(2),
+            ..Usage::default()
         }),
         ended(EndReason::ToolCalls),
         ended(EndReason::Stop),

@@ -41,6 +41,7 @@ impl Counts {
             input: input.map(|input| input.saturating_sub(self.cached.unwrap_or(0))),
             cache_read: self.cached,
             cache_write: None,
+            cache_write_1h: None,
             output: sum(self.candidates, self.thoughts),
             thinking: self.thoughts,
         };

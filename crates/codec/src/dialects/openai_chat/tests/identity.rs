@@ -349,6 +349,7 @@ fn reply() -> impl Strategy<Value = Vec<Event<'static>>> {
             cache_write: Some(1),
             output: Some(9),
             thinking: Some(4),
+            ..Usage::default()
         }));
         let reason = match reason {
             EndReason::Stop if called => EndReason::ToolCalls,

@@ -192,6 +192,7 @@ fn everything() -> Vec<Event<'static>> {
             cache_write: Some(5),
             output: Some(90),
             thinking: Some(64),
+            ..Usage::default()
         }),
         ended(EndReason::ToolCalls),
     ]

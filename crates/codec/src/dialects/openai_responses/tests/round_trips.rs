@@ -337,6 +337,7 @@ fn any_events() -> impl Strategy<Value = Vec<Event<'static>>> {
             cache_write,
             output,
             thinking,
+            ..Usage::default()
         },
     );
     let reason = prop_oneof![

@@ -289,16 +289,27 @@ fn counts(usage: &Usage) -> Map<String, Value> {
     let mut known = parts.into_iter().flatten();
     let input = known.next().map(|first| known.fold(first, u64::saturating_add));
     let total = input.zip(usage.output).map(|(input, output)| input.saturating_add(output));
-    [
+    let mut counts = known_counts([
         ("inputTokens", input),
         ("outputTokens", usage.output),
         ("totalTokens", total),
         ("reasoningTokens", usage.thinking),
         ("cachedInputTokens", usage.cache_read),
-    ]
-    .into_iter()
-    .filter_map(|(name, count)| Some((name.to_owned(), count?.into())))
-    .collect()
+    ]);
+    if usage.cache_read.is_some() || usage.cache_write.is_some() {
+        let details = known_counts([
+            ("noCacheTokens", usage.input),
+            ("cacheReadTokens", usage.cache_read),
+            ("cacheWriteTokens", usage.cache_write),
+        ]);
+        counts.insert("inputTokenDetails".to_owned(), details.into());
+    }
+    counts
+}
+
+fn known_counts<const N: usize>(counts: [(&str, Option<u64>); N]) -> Map<String, Value> {
+    let known = counts.into_iter().filter_map(|(name, count)| Some((name, count?)));
+    known.map(|(name, count)| (name.to_owned(), count.into())).collect()
 }
 
 impl ReplyWriter for Writer {
