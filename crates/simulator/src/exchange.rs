@@ -4,6 +4,7 @@
 //! A handler opens an exchange, applies the scenario, validates the request and delivers the reply.
 //! The dialect decides what the reply says and what is refused.
 
+use std::cell::Cell;
 use std::num::ParseIntError;
 
 use axum::response::{IntoResponse, Response};
@@ -12,6 +13,7 @@ use http::{HeaderMap, StatusCode, header};
 
 use crate::dialect::Dialect;
 use crate::fault::{self, Fault, Frame};
+use crate::prompt_cache::{CacheUse, Caching, PromptPart};
 use crate::refusal::Refusal;
 use crate::replay::{self, Replay, ReplayFormat};
 use crate::scenario::{Scenario, Step};
@@ -28,6 +30,9 @@ pub(crate) struct Exchange<'a> {
     dialect: &'static Dialect,
     controls: ControlHeaders,
     step: Option<Step>,
+    /// The credentials of the request. Each has a prompt cache of its own.
+    account: Hash,
+    cache_use: Cell<Option<CacheUse>>,
 }
 
 /// The parts of a request that a scenario's `when` is compared with.
@@ -56,7 +61,14 @@ impl<'a> Exchange<'a> {
         dialect: &'static Dialect,
         headers: &HeaderMap,
     ) -> Result<Self, Refusal> {
-        Ok(Self { simulator, dialect, controls: ControlHeaders::read(headers)?, step: None })
+        Ok(Self {
+            simulator,
+            dialect,
+            controls: ControlHeaders::read(headers)?,
+            step: None,
+            account: account(headers),
+            cache_use: Cell::new(None),
+        })
     }
 
     /// Takes the scenario's step, waits for a head delay, and refuses if a fault asks for a status.
@@ -137,11 +149,34 @@ impl<'a> Exchange<'a> {
         hash(&[&seed, model.as_bytes(), conversation])
     }
 
+    /// Serves a prompt from the cache. `key` separates the caches of one account further.
+    pub(crate) fn cached(
+        &self,
+        model: &str,
+        key: &str,
+        parts: &[PromptPart],
+        caching: Caching,
+    ) -> CacheUse {
+        let name = self.dialect.name.as_bytes();
+        let scope = hash(&[name, &self.account, model.as_bytes(), key.as_bytes()]);
+        let used = self.simulator.prompt_cache.serve(&scope, parts, caching);
+        self.cache_use.set(Some(used));
+        used
+    }
+
     /// Answers with the scenario's capture, or else with `content`, and applies the faults.
     pub(crate) fn deliver(
         &self,
         content: impl FnOnce(&Self) -> Content,
     ) -> Result<Response, Refusal> {
+        let mut response = self.write(content)?;
+        if let Some(used) = self.cache_use.get() {
+            response.extensions_mut().insert(used);
+        }
+        Ok(response)
+    }
+
+    fn write(&self, content: impl FnOnce(&Self) -> Content) -> Result<Response, Refusal> {
         let replay = self.step().and_then(|step| step.replay.as_ref());
         let (status, content) = match replay {
             Some(replay) => (replay.status, Content::replayed(replay)),
@@ -188,6 +223,14 @@ impl Content {
             ReplayFormat::Json => Self::Json(replay.bytes.clone()),
         }
     }
+}
+
+/// The headers that name an account.
+const CREDENTIALS: [&str; 3] = ["authorization", "x-api-key", "x-goog-api-key"];
+
+fn account(headers: &HeaderMap) -> Hash {
+    let value = |name: &str| headers.get(name).map_or(&b""[..], |value| value.as_bytes());
+    hash(&CREDENTIALS.map(value))
 }
 
 fn slices(bytes: &Bytes) -> Vec<Frame> {

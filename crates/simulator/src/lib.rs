@@ -4,6 +4,7 @@
 #![doc = include_str!("../../../docs/simulator.md")]
 
 mod anthropic;
+mod clock;
 mod delivery;
 mod dialect;
 mod draft;
@@ -15,6 +16,7 @@ mod ollama;
 mod openai;
 mod openai_chat;
 mod openai_responses;
+mod prompt_cache;
 mod recording;
 mod refusal;
 mod replay;
@@ -32,13 +34,15 @@ use std::time::Duration;
 use axum::extract::{DefaultBodyLimit, Query, Request, State};
 use axum::middleware::{self, Next};
 use axum::response::Response;
-use axum::routing::get;
+use axum::routing::{get, post};
 use axum::serve::ListenerExt as _;
 use axum::{Extension, Json, Router, body};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri};
-use serde_json::Value;
+use serde::Deserialize;
+use serde_json::{Value, json};
 
 use crate::dialect::ServedDialects;
+use crate::prompt_cache::{CacheUse, PromptCache};
 use crate::recording::{Recording, RefusalText};
 use crate::refusal::Refusal;
 use crate::scenario::Progress;
@@ -110,6 +114,7 @@ pub fn router(options: Options) -> Router {
         signer: Signer::new(&options.identity),
         scenario: options.scenario.clone().map(Progress::new),
         recording: Recording::default(),
+        prompt_cache: PromptCache::new(),
         options,
     });
     let recorded = Router::new()
@@ -121,6 +126,7 @@ pub fn router(options: Options) -> Router {
         .layer(middleware::from_fn_with_state(simulator.clone(), record));
     Router::new()
         .route("/simulator/requests", get(list_requests).delete(forget_requests))
+        .route("/simulator/clock", post(advance_clock))
         .fallback_service(recorded.with_state(simulator.clone()))
         .with_state(simulator)
 }
@@ -163,6 +169,7 @@ struct Simulator {
     signer: Signer,
     scenario: Option<Progress>,
     recording: Recording,
+    prompt_cache: PromptCache,
 }
 
 impl Simulator {
@@ -203,7 +210,8 @@ async fn record(
     };
     let refusal = response.extensions_mut().remove::<RefusalText>();
     let refusal = refusal.map(|RefusalText(text)| text);
-    simulator.recording.record_answer(entry, response.status(), refusal);
+    let cache_use = response.extensions_mut().remove::<CacheUse>();
+    simulator.recording.record_answer(entry, response.status(), refusal, cache_use);
     if let Ok(value) = HeaderValue::try_from(id.0) {
         let name = HeaderName::from_static("request-id");
         response.headers_mut().insert(name, value);
@@ -248,4 +256,21 @@ async fn list_requests(
 async fn forget_requests(State(simulator): State<Arc<Simulator>>) -> StatusCode {
     simulator.recording.clear();
     StatusCode::NO_CONTENT
+}
+
+/// How far to move the clock.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ClockMove {
+    advance_seconds: u64,
+}
+
+/// Moves the clock of the prompt cache forward.
+async fn advance_clock(
+    State(simulator): State<Arc<Simulator>>,
+    Json(ClockMove { advance_seconds }): Json<ClockMove>,
+) -> Json<Value> {
+    let clock = &simulator.prompt_cache.clock;
+    clock.advance(Duration::from_secs(advance_seconds));
+    Json(json!({ "seconds": clock.now().as_secs() }))
 }

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use crate::RequestId;
 use crate::dialect::Models;
+use crate::prompt_cache::{Caching, Lifetime, PromptPart};
 use crate::refusal::Refusal;
 use crate::shape::{Problem, Shape, Step, bracketed};
 
@@ -49,6 +50,39 @@ fn describe(name: &str) -> Value {
     let listed = LISTED.iter().find(|(listed, _)| *listed == name);
     let owner = listed.map_or("simulator", |(_, owner)| owner);
     json!({ "id": name, "object": "model", "created": CREATED, "owned_by": owner })
+}
+
+/// The shortest prefix that is cached.
+pub(crate) const MIN_CACHED_TOKENS: usize = 1024;
+/// The member that ends a cached prefix, on a part of the content.
+const BREAKPOINT: &str = "prompt_cache_breakpoint";
+
+/// How prompts are cached: by blocks, or only up to the marked parts if the options say so.
+pub(crate) fn caching(options: &Value) -> Caching {
+    match options["mode"].as_str() {
+        Some("explicit") => Caching::Marks { least: MIN_CACHED_TOKENS },
+        _ => Caching::Blocks { least: MIN_CACHED_TOKENS, step: 128 },
+    }
+}
+
+/// Whether the usage counts tokens that were written to the cache: from GPT-5.6 on.
+pub(crate) fn counts_writes(model: &str) -> bool {
+    let bare = model.rsplit('/').next().unwrap_or_default();
+    let version = bare.strip_prefix("gpt-").and_then(|rest| rest.split('-').next());
+    version.and_then(|version| version.parse::<f64>().ok()).is_some_and(|version| version >= 5.6)
+}
+
+/// An item or a message as a part of the prompt. A mark on a part of its content counts at its end.
+pub(crate) fn prompt_part(item: &Value) -> PromptPart {
+    let mut item = item.clone();
+    let mut is_marked = false;
+    for member in ["content", "output"] {
+        for part in item.get_mut(member).and_then(Value::as_array_mut).into_iter().flatten() {
+            let mark = part.as_object_mut().and_then(|part| part.shift_remove(BREAKPOINT));
+            is_marked |= mark.is_some_and(|mark| !mark.is_null());
+        }
+    }
+    PromptPart::new("", &item.to_string(), is_marked.then_some(Lifetime::Minutes))
 }
 
 /// The body of a refusal; all four members are always present.

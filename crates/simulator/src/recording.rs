@@ -12,6 +12,8 @@ use http::{HeaderMap, Method, StatusCode, Uri};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
+use crate::prompt_cache::CacheUse;
+
 const MAX_REQUESTS: usize = 256;
 const MAX_BODY_BYTES: usize = 64 * 1024 * 1024;
 
@@ -38,7 +40,14 @@ struct Entry {
     uri: Uri,
     headers: HeaderMap,
     body: Bytes,
-    answer: Option<(StatusCode, Option<String>)>,
+    answer: Option<Answer>,
+}
+
+struct Answer {
+    status: StatusCode,
+    refusal: Option<String>,
+    /// What the prompt took from the cache, if it got a reply.
+    cache_use: Option<CacheUse>,
 }
 
 impl Recording {
@@ -59,10 +68,16 @@ impl Recording {
     }
 
     /// Records the answer to a request.
-    pub(crate) fn record_answer(&self, id: u64, status: StatusCode, refusal: Option<String>) {
+    pub(crate) fn record_answer(
+        &self,
+        id: u64,
+        status: StatusCode,
+        refusal: Option<String>,
+        cache_use: Option<CacheUse>,
+    ) {
         let mut recorded = self.recorded.lock();
         if let Some(entry) = recorded.entries.iter_mut().rev().find(|entry| entry.id == id) {
-            entry.answer = Some((status, refusal));
+            entry.answer = Some(Answer { status, refusal, cache_use });
         }
     }
 
@@ -98,8 +113,12 @@ impl Entry {
             "headers": headers,
             "body_base64": STANDARD.encode(&self.body),
             "body_text": std::str::from_utf8(&self.body).ok(),
-            "status": self.answer.as_ref().map(|(status, _)| status.as_u16()),
-            "refusal": self.answer.as_ref().and_then(|(_, refusal)| refusal.clone()),
+            "status": self.answer.as_ref().map(|answer| answer.status.as_u16()),
+            "refusal": self.answer.as_ref().and_then(|answer| answer.refusal.clone()),
+            "cache": self.answer.as_ref().and_then(|answer| answer.cache_use).map(|used| json!({
+                "prompt": used.total, "read": used.read, "write": used.write,
+                "write_1h": used.write_1h,
+            })),
         })
     }
 }
@@ -144,12 +163,13 @@ mod tests {
     fn recording_includes_the_refusal_text() {
         let recording = Recording::default();
         let id = record(&recording, 2);
-        recording.record_answer(id, StatusCode::BAD_REQUEST, Some("no".into()));
+        recording.record_answer(id, StatusCode::BAD_REQUEST, Some("no".into()), None);
         let listed = recording.after(0);
         assert_eq!(
             listed["requests"][0],
             json!({"id": 1, "method": "POST", "path": "/a", "query": "b=c", "headers": [],
-                   "body_base64": "eHg=", "body_text": "xx", "status": 400, "refusal": "no"})
+                   "body_base64": "eHg=", "body_text": "xx", "status": 400, "refusal": "no",
+                   "cache": null})
         );
     }
 }

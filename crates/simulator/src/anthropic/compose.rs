@@ -9,6 +9,7 @@ use super::request::{ApiHeaders, ParsedRequest, kind_of, result_text};
 use super::verify::Verified;
 use crate::draft::{Draft, Ending, Limits, identifier, user_words};
 use crate::exchange::Exchange;
+use crate::prompt_cache::CacheUse;
 use crate::script::{Piece, Random, Situation};
 use crate::signing::{Claim, Hash, SignatureKind, hash};
 use crate::style::SignatureStyle;
@@ -19,7 +20,7 @@ pub(crate) struct Composer<'a> {
     pub(crate) model: &'a Model,
     pub(crate) plan: &'a ThinkingPlan,
     pub(crate) api_headers: &'a ApiHeaders,
-    pub(crate) input_tokens: usize,
+    pub(crate) cache_use: CacheUse,
 }
 
 impl Composer<'_> {
@@ -29,7 +30,7 @@ impl Composer<'_> {
         let limits = Limits { stop_sequences: &request.stop_sequences, tokens: request.max_tokens };
         let draft = Draft::write(self.exchange, &seed, limits, || self.situation(request));
         let usage = Usage {
-            input: self.input_tokens,
+            input: self.cache_use,
             output: draft.tokens(),
             thinking: draft.thinking_tokens(),
         };

@@ -5,6 +5,7 @@ mod dialogue;
 mod models;
 mod modes;
 mod prefix;
+mod prompt;
 mod refusal;
 mod reply;
 mod request;
@@ -29,9 +30,10 @@ use self::shape::Endpoint;
 use self::verify::{Verified, Verifier};
 use crate::dialect::{Dialect, Models};
 use crate::exchange::{Content, Exchange, ScenarioInput};
+use crate::prompt_cache::PromptPart;
 use crate::refusal::Refusal;
 use crate::style::SignatureStyle;
-use crate::{RequestId, Simulator, draft};
+use crate::{RequestId, Simulator};
 
 const VERSIONS: &[&str] = &["2023-01-01", "2023-06-01", "2026-10-21"];
 
@@ -84,7 +86,7 @@ async fn count_tokens(
         let exchange = Exchange::open(&simulator, &DIALECT, &headers)?;
         exchange.refuse_on_demand()?;
         let accepted = validate(&exchange, &headers, read(&body)?, Endpoint::CountTokens)?;
-        Ok(Json(json!({ "input_tokens": input_tokens(&accepted.request) })))
+        Ok(Json(json!({ "input_tokens": PromptPart::total(&prompt::parts(&accepted.request)) })))
     };
     match count() {
         Ok(counted) => counted.into_response(),
@@ -116,7 +118,12 @@ async fn answer(
             model: accepted.model,
             plan: &accepted.plan,
             api_headers: &accepted.api_headers,
-            input_tokens: input_tokens(&accepted.request),
+            cache_use: exchange.cached(
+                &accepted.request.model,
+                "",
+                &prompt::parts(&accepted.request),
+                prompt::caching(&accepted.request.model),
+            ),
         };
         let reply = composer.compose(&accepted.request, accepted.verified);
         if accepted.request.stream {
@@ -153,6 +160,7 @@ fn validate(
         modes::check(&request, &plan, model)?;
         modes::check_sampling(&sampling, &plan, model, &api_headers)?;
         dialogue::check(&request, model)?;
+        prompt::check_marks(&request)?;
     }
     // A backend that does not sign does not verify.
     let verified = if strict && exchange.style() != SignatureStyle::Empty {
@@ -198,11 +206,4 @@ fn read(body: &Bytes) -> Result<Map<String, Value>, Refusal> {
 fn scenario_input(body: &Map<String, Value>) -> ScenarioInput {
     let request = ParsedRequest::read(body.clone());
     ScenarioInput { text: compose::last_said(&request), model: request.model }
-}
-
-/// The number of input tokens.
-fn input_tokens(request: &ParsedRequest) -> usize {
-    let blocks = request.turns.iter().flat_map(|turn| &turn.blocks);
-    let read = request.system.iter().chain(&request.tools).chain(blocks);
-    read.map(|part| draft::tokens(&part.to_string())).sum()
 }

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use crate::draft;
 use crate::fault::Frame;
+use crate::prompt_cache::CacheUse;
 use crate::style::SignatureStyle;
 
 /// A finished message.
@@ -33,7 +34,7 @@ pub(crate) enum Block {
 /// Token counts.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Usage {
-    pub(crate) input: usize,
+    pub(crate) input: CacheUse,
     pub(crate) output: usize,
     pub(crate) thinking: usize,
 }
@@ -56,22 +57,23 @@ impl Block {
 
 impl Usage {
     fn json(self) -> Value {
-        json!({
-            "input_tokens": self.input,
-            "cache_creation_input_tokens": 0,
-            "cache_read_input_tokens": 0,
-            "output_tokens": self.output,
-            "output_tokens_details": { "thinking_tokens": self.thinking },
-            "service_tier": "standard",
-        })
+        let mut usage = self.json_at_start();
+        usage["output_tokens"] = self.output.into();
+        usage["output_tokens_details"] = json!({ "thinking_tokens": self.thinking });
+        usage
     }
 
     /// The counts before the first token.
     fn json_at_start(self) -> Value {
+        let used = self.input;
         json!({
-            "input_tokens": self.input,
-            "cache_creation_input_tokens": 0,
-            "cache_read_input_tokens": 0,
+            "input_tokens": used.uncached(),
+            "cache_creation_input_tokens": used.write,
+            "cache_read_input_tokens": used.read,
+            "cache_creation": {
+                "ephemeral_5m_input_tokens": used.write - used.write_1h,
+                "ephemeral_1h_input_tokens": used.write_1h,
+            },
             "output_tokens": 1,
             "service_tier": "standard",
         })

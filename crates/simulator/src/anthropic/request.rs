@@ -54,6 +54,8 @@ pub(crate) struct ParsedRequest {
     pub(crate) thinking: Value,
     pub(crate) effort: Option<String>,
     pub(crate) tool_choice: Value,
+    /// The mark for the last block.
+    pub(crate) cache_control: Value,
     pub(crate) system: Vec<Value>,
     pub(crate) tools: Vec<Value>,
     pub(crate) turns: Vec<Turn>,
@@ -80,6 +82,7 @@ impl ParsedRequest {
             thinking: take("thinking"),
             effort: output_config.get("effort").and_then(Value::as_str).map(str::to_owned),
             tool_choice: take("tool_choice"),
+            cache_control: take("cache_control"),
             system: blocks(take("system")),
             tools: items(take("tools")),
             turns: items(take("messages")).into_iter().map(Turn::read).collect(),

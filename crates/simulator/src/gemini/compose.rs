@@ -9,6 +9,7 @@ use super::request::{ParsedRequest, result_text};
 use super::verify::bound_to;
 use crate::draft::{Draft, Ending, Limits, identifier};
 use crate::exchange::Exchange;
+use crate::prompt_cache::CacheUse;
 use crate::script::{Piece, Random, Situation};
 use crate::signing::{Claim, Hash, SignatureKind, hash};
 use crate::style::SignatureStyle;
@@ -18,7 +19,7 @@ pub(crate) struct Composer<'a> {
     pub(crate) exchange: &'a Exchange<'a>,
     pub(crate) model: &'a Model,
     pub(crate) plan: &'a ThinkingPlan,
-    pub(crate) prompt_tokens: usize,
+    pub(crate) cache_use: CacheUse,
 }
 
 impl Composer<'_> {
@@ -36,7 +37,8 @@ impl Composer<'_> {
             id: identifier(&seed, "response", 0),
             model: self.exchange.answer_model(&request.model),
             usage: Usage {
-                prompt: self.prompt_tokens,
+                prompt: self.cache_use.total,
+                cached: self.cache_use.read,
                 candidates: draft.tokens() - thoughts,
                 thoughts,
             },

@@ -29,9 +29,10 @@ use self::modes::ThinkingPlan;
 use self::request::ParsedRequest;
 use crate::dialect::{Dialect, Models};
 use crate::exchange::{Content, Exchange, ScenarioInput};
+use crate::prompt_cache::PromptPart;
 use crate::refusal::Refusal;
 use crate::style::SignatureStyle;
-use crate::{RequestId, Simulator, draft};
+use crate::{RequestId, Simulator};
 
 /// Clients put one of these versions before the models, or none.
 const MODELS: &[&str] = &["/v1beta/models", "/v1/models", "/models"];
@@ -150,7 +151,12 @@ async fn answer(simulator: &Simulator, received: &Received<'_>) -> Result<Respon
             exchange,
             model: &accepted.model,
             plan: &accepted.plan,
-            prompt_tokens: prompt_tokens(&accepted.request),
+            cache_use: exchange.cached(
+                received.model,
+                parameter(received.uri, "key").unwrap_or_default(),
+                &prompt(&accepted.request),
+                accepted.model.caching(),
+            ),
         };
         let reply = composer.compose(&accepted.request);
         match received.method {
@@ -167,7 +173,7 @@ fn count(simulator: &Simulator, received: &Received<'_>) -> Result<Response, Ref
     let exchange = Exchange::open(simulator, &DIALECT, received.headers)?;
     exchange.refuse_on_demand()?;
     let accepted = validate(&exchange, received, read(received.body)?)?;
-    let total = prompt_tokens(&accepted.request);
+    let total = PromptPart::total(&prompt(&accepted.request));
     let details = json!([{"modality": "TEXT", "tokenCount": total}]);
     let counted = json!({"totalTokens": total, "promptTokensDetails": details});
     Ok(Json(counted).into_response())
@@ -242,12 +248,14 @@ fn scenario_input(model: &str, body: &Map<String, Value>) -> ScenarioInput {
     ScenarioInput { text: compose::last_said(&request), model: request.model }
 }
 
-/// The number of input tokens.
-fn prompt_tokens(request: &ParsedRequest) -> usize {
-    let parts = request.contents.iter().flat_map(|content| &content.parts);
+/// The parts of the prompt, in the order in which the provider reads them.
+fn prompt(request: &ParsedRequest) -> Vec<PromptPart> {
     let system = Some(&request.system).filter(|system| !system.is_null());
-    let read = system.into_iter().chain(&request.tools).chain(parts);
-    read.map(|part| draft::tokens(&part.to_string())).sum()
+    let before = system.into_iter().chain(&request.tools);
+    let contents = request.contents.iter();
+    let parts = contents.flat_map(|content| content.parts.iter().map(|part| (&content.role, part)));
+    let before = before.map(|part| PromptPart::new("", &part.to_string(), None));
+    before.chain(parts.map(|(role, part)| PromptPart::new(role, &part.to_string(), None))).collect()
 }
 
 /// A query parameter.

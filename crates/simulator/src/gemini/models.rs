@@ -5,6 +5,8 @@
 
 use serde_json::{Value, json};
 
+use crate::prompt_cache::Caching;
+
 /// How a caller controls the thinking of a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Control {
@@ -98,6 +100,15 @@ impl Model {
                 ids: false,
             },
         }
+    }
+
+    /// How its prompts are cached.
+    pub(crate) fn caching(&self) -> Caching {
+        let least = match self.family {
+            "gemini-2.5" => 2048,
+            _ => 4096,
+        };
+        Caching::Blocks { least, step: 128 }
     }
 
     fn current(family: &'static str, minimal: bool, budgets: bool) -> Self {

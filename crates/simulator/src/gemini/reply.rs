@@ -39,6 +39,8 @@ pub(crate) enum Data {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Usage {
     pub(crate) prompt: usize,
+    /// The part of the prompt that came from the cache.
+    pub(crate) cached: usize,
     /// Without the thoughts.
     pub(crate) candidates: usize,
     pub(crate) thoughts: usize,
@@ -73,10 +75,13 @@ impl Part {
 
 impl Usage {
     fn json(self) -> String {
-        let Self { prompt, candidates, thoughts } = self;
+        let Self { prompt, cached, candidates, thoughts } = self;
         let total = prompt + candidates + thoughts;
         let mut json = format!("{{\"promptTokenCount\":{prompt}");
         // The provider leaves out counts that are still zero.
+        if cached > 0 {
+            json += &format!(",\"cachedContentTokenCount\":{cached}");
+        }
         if candidates > 0 {
             json += &format!(",\"candidatesTokenCount\":{candidates}");
         }

@@ -4,12 +4,15 @@ use serde_json::{Value, json};
 
 use super::modes::ThinkingPlan;
 use super::openrouter::Format;
+use super::prompt;
 use super::reply::{Choice, Form, Part, Reply};
 use super::request::{CALL, ParsedRequest};
 use super::signatures::{self, ID_SEPARATOR, NO_PREFIX};
 use super::variants::{CallSigning, ReasoningOutput, Variant};
 use crate::draft::{Draft, Ending, Limits, identifier};
 use crate::exchange::Exchange;
+use crate::openai;
+use crate::prompt_cache::CacheUse;
 use crate::script::{Piece, Random, Situation};
 use crate::signing::{Hash, hash};
 use crate::style::SignatureStyle;
@@ -25,7 +28,13 @@ impl Composer<'_> {
     /// Builds the reply.
     pub(crate) fn compose(&self, request: &ParsedRequest) -> Reply {
         let seed = self.exchange.seed(request.model(), &request.conversation());
-        let mut counts = Counts { input: request.tokens(), ..Counts::default() };
+        let input = self.exchange.cached(
+            request.model(),
+            request.get("prompt_cache_key").as_str().unwrap_or_default(),
+            &prompt::parts(request, self.variant),
+            prompt::caching(request, self.variant),
+        );
+        let mut counts = Counts { input, ..Counts::default() };
         let choice = |index: u64| {
             let seed = match index {
                 0 => seed,
@@ -39,7 +48,7 @@ impl Composer<'_> {
             id: format!("chatcmpl-{}", identifier(&seed, "completion", 0)),
             model: self.exchange.answer_model(request.model()),
             choices,
-            usage: self.usage(counts),
+            usage: self.usage(request.model(), counts),
             form: Form {
                 reasoning_output: self.plan.reasoning_output,
                 format: Format::of(request.model()),
@@ -233,7 +242,7 @@ impl Composer<'_> {
         self.variant.name == "reasoning-field" && request.model().contains("repeat-ids")
     }
 
-    fn usage(&self, counts: Counts) -> Value {
+    fn usage(&self, model: &str, counts: Counts) -> Value {
         let Counts { input, output, reasoning } = counts;
         let completion = if self.variant.reasoning_outside_completion {
             output.saturating_sub(reasoning)
@@ -241,14 +250,12 @@ impl Composer<'_> {
             output
         };
         let mut usage = json!({
-            "prompt_tokens": input,
+            "prompt_tokens": input.total,
             "completion_tokens": completion,
-            "total_tokens": input + output,
-            "prompt_tokens_details": { "cached_tokens": 0 },
+            "total_tokens": input.total + output,
         });
+        self.report_cache(model, input, &mut usage);
         if self.variant.official {
-            usage["prompt_tokens_details"] =
-                json!({ "cached_tokens": 0, "cache_write_tokens": 0, "audio_tokens": 0 });
             usage["completion_tokens_details"] = json!({
                 "reasoning_tokens": reasoning, "audio_tokens": 0,
                 "accepted_prediction_tokens": 0, "rejected_prediction_tokens": 0,
@@ -260,17 +267,42 @@ impl Composer<'_> {
             // A server that does not separate reasoning from text cannot count it.
             usage["completion_tokens_details"] = json!({ "reasoning_tokens": reasoning });
         }
-        if self.variant.name.starts_with("deepseek") {
-            usage["prompt_cache_hit_tokens"] = 0.into();
-            usage["prompt_cache_miss_tokens"] = input.into();
-        }
         usage
+    }
+
+    /// Adds what came from the cache, in the members of this server.
+    fn report_cache(&self, model: &str, used: CacheUse, usage: &mut Value) {
+        let CacheUse { total, read, write, write_1h } = used;
+        let mut details = json!({ "cached_tokens": read });
+        match self.variant.name {
+            _ if self.variant.official => {
+                let written = if openai::counts_writes(model) { write } else { 0 };
+                details["cache_write_tokens"] = written.into();
+                details["audio_tokens"] = 0.into();
+            }
+            "openrouter" => details["cache_write_tokens"] = write.into(),
+            "litellm" => {
+                details["cache_creation_tokens"] = write.into();
+                details["cache_creation_token_details"] = json!({
+                    "ephemeral_5m_input_tokens": write - write_1h,
+                    "ephemeral_1h_input_tokens": write_1h,
+                });
+                usage["cache_read_input_tokens"] = read.into();
+                usage["cache_creation_input_tokens"] = write.into();
+            }
+            name if name.starts_with("deepseek") => {
+                usage["prompt_cache_hit_tokens"] = read.into();
+                usage["prompt_cache_miss_tokens"] = (total - read).into();
+            }
+            _ => {}
+        }
+        usage["prompt_tokens_details"] = details;
     }
 }
 
 #[derive(Clone, Copy, Default)]
 struct Counts {
-    input: usize,
+    input: CacheUse,
     output: usize,
     reasoning: usize,
 }

@@ -5,6 +5,7 @@ mod dialogue;
 mod messages;
 mod modes;
 mod openrouter;
+mod prompt;
 mod reply;
 mod request;
 mod shape;
@@ -132,6 +133,7 @@ fn validate(
         shape::check(request, variant, &plan)?;
         modes::check(request, variant, &plan)?;
         dialogue::check(request, variant)?;
+        prompt::check_marks(request, variant)?;
         // A server that does not sign does not verify.
         let signs = exchange.style() != SignatureStyle::Empty;
         let verifier = Verifier { signer: signs.then(|| exchange.signer()), variant, plan };

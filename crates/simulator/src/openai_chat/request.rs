@@ -123,13 +123,6 @@ impl ParsedRequest {
         hash(&parts.each_ref().map(String::as_bytes))
     }
 
-    /// The number of input tokens.
-    pub(crate) fn tokens(&self) -> usize {
-        let tools = list(self.get("tools")).iter();
-        let read = tools.chain(self.messages());
-        read.map(|part| draft::tokens(&part.to_string())).sum()
-    }
-
     /// The input of a scenario's `when`.
     pub(crate) fn scenario_input(&self) -> ScenarioInput {
         let texts: Vec<String> = self.last_entries().map(text).collect();

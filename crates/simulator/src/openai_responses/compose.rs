@@ -8,6 +8,7 @@ use super::reply::{Content, Ending, Output, Reply, Usage};
 use super::request::ParsedRequest;
 use crate::draft::{self, Draft, Limits, identifier};
 use crate::exchange::Exchange;
+use crate::openai;
 use crate::script::{Piece, Random, Situation};
 use crate::signing::{Claim, Hash, SignatureKind, hash};
 use crate::style::SignatureStyle;
@@ -30,7 +31,13 @@ pub(crate) fn compose(exchange: &Exchange<'_>, request: &ParsedRequest, model: &
         _ => Ending::Completed,
     };
     let usage = Usage {
-        input: request.input_tokens(),
+        input: exchange.cached(
+            &request.model,
+            request.get("prompt_cache_key").as_str().unwrap_or_default(),
+            &request.prompt(),
+            openai::caching(request.get("prompt_cache_options")),
+        ),
+        counts_writes: openai::counts_writes(&request.model),
         output: draft.tokens(),
         reasoning: draft.thinking_tokens(),
     };

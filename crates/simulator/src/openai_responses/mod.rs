@@ -33,6 +33,7 @@ use self::verify::Verifier;
 use crate::dialect::Dialect;
 use crate::exchange::{Content, Exchange, ScenarioInput};
 use crate::fault::Frame;
+use crate::prompt_cache::PromptPart;
 use crate::refusal::Refusal;
 use crate::style::SignatureStyle;
 use crate::{RequestId, Simulator, openai};
@@ -97,7 +98,7 @@ async fn input_tokens(
         let request =
             validate(&exchange, &responses, &headers, read(&body)?, Endpoint::InputTokens)?;
         Ok(Json(
-            json!({ "object": "response.input_tokens", "input_tokens": request.input_tokens() }),
+            json!({ "object": "response.input_tokens", "input_tokens": PromptPart::total(&request.prompt()) }),
         ))
     };
     match count() {

@@ -2,6 +2,8 @@
 
 use serde_json::{Map, Value, json};
 
+use crate::prompt_cache::CacheUse;
+
 /// Replies depend on the request only, so their time is fixed.
 const CREATED: u64 = 1_794_700_000;
 
@@ -61,7 +63,9 @@ pub(crate) enum Content {
 /// Token counts.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Usage {
-    pub(crate) input: usize,
+    pub(crate) input: CacheUse,
+    /// Whether tokens written to the cache are counted.
+    pub(crate) counts_writes: bool,
     pub(crate) output: usize,
     pub(crate) reasoning: usize,
 }
@@ -116,12 +120,14 @@ pub(crate) fn said_part(text: &str, refusal: bool) -> Value {
 
 impl Usage {
     fn json(self) -> Value {
+        let CacheUse { total, read, write, .. } = self.input;
+        let written = if self.counts_writes { write } else { 0 };
         json!({
-            "input_tokens": self.input,
-            "input_tokens_details": { "cached_tokens": 0, "cache_write_tokens": 0 },
+            "input_tokens": total,
+            "input_tokens_details": { "cached_tokens": read, "cache_write_tokens": written },
             "output_tokens": self.output,
             "output_tokens_details": { "reasoning_tokens": self.reasoning },
-            "total_tokens": self.input + self.output,
+            "total_tokens": total + self.output,
         })
     }
 }

@@ -7,7 +7,9 @@ use serde_json::{Map, Value, json};
 
 use super::models::Model;
 use super::store::ResponseStore;
-use crate::draft::{tokens, user_words};
+use crate::draft::user_words;
+use crate::openai;
+use crate::prompt_cache::PromptPart;
 use crate::script::{Choice, Tool};
 use crate::signing::{Hash, hash};
 
@@ -126,12 +128,13 @@ impl ParsedRequest {
         hash(&parts)
     }
 
-    /// The approximate number of input tokens.
-    pub(crate) fn input_tokens(&self) -> usize {
-        let items = self.items.iter().map(|item| &item.value);
-        let read = items.chain(&self.tools).map(Value::to_string);
-        let instructions = self.get("instructions").as_str().unwrap_or_default();
-        tokens(instructions) + read.map(|text| tokens(&text)).sum::<usize>()
+    /// The parts of the prompt, in the order in which the provider reads them.
+    pub(crate) fn prompt(&self) -> Vec<PromptPart> {
+        let instructions =
+            self.get("instructions").as_str().map(|text| PromptPart::new("", text, None));
+        let items = self.items.iter().map(|item| openai::prompt_part(&item.value));
+        let tools = self.tools.iter().map(|tool| PromptPart::new("", &tool.to_string(), None));
+        tools.chain(instructions).chain(items).collect()
     }
 
     /// All text after the model's last item, for scenarios.
