@@ -45,7 +45,7 @@ impl State {
         };
         self.by_use.remove(&conversation.used);
         self.statuses -= conversation.statuses.len();
-        for key in conversation.statuses.keys() {
+        for (key, _) in conversation.statuses.iter() {
             self.release(key, changes);
         }
         changes.push(Change::ForgetLineage(id));

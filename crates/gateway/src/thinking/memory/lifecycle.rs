@@ -76,58 +76,53 @@ impl State {
             return summary;
         };
         for key in question.blocks.iter().flatten() {
-            if let Some(status) = conversation.statuses.get_mut(key)
-                && !status.gone
-                && !status.confirmed
-                && status.session == session
-            {
-                status.confirmed = true;
+            if let Some(status) = conversation.statuses.confirm(key, session) {
                 summary.confirmed += 1;
                 tracing::debug!(hash = key.short(), session, "Confirmed thinking block");
-                changes.push(Change::BlockStatus(lineage, *key, *status));
+                changes.push(Change::BlockStatus(lineage, *key, status));
             }
         }
         // Token counts and helper requests carry no thinking, so they do not show what the client
         // still holds.
         let shows_blocks = question.has_assistant && question.blocks.iter().any(Option::is_some);
+        if !shows_blocks && !conversation.statuses.has_other_session(session) {
+            return summary;
+        }
         let threshold = question.rules.orphan_threshold.as_millis() as u64;
         let present: HashSet<&BlockKey> = if shows_blocks {
             question.blocks.iter().flatten().collect()
         } else {
             Default::default()
         };
-        for (key, status) in &mut conversation.statuses {
-            if status.gone {
-                continue;
-            }
+        let evicted = conversation.statuses.evict(|key, status| {
             let age = question.now.saturating_sub(status.registered);
             let (count, why) = if status.session != session {
                 (&mut summary.old_session, "old session")
             } else if !shows_blocks || present.contains(key) {
-                continue;
+                return false;
             } else if status.confirmed {
                 (&mut summary.confirmed_unused, "confirmed and no longer used")
             } else if age > threshold {
                 (&mut summary.orphaned, "never came back")
             } else {
-                continue;
+                return false;
             };
             *count += 1;
-            status.gone = true;
             tracing::debug!(
                 hash = key.short(),
                 session = status.session,
                 why,
                 "Evicted thinking block"
             );
-            changes.push(Change::BlockStatus(lineage, *key, *status));
+            true
+        });
+        for (key, status) in evicted {
+            changes.push(Change::BlockStatus(lineage, key, status));
         }
         summary
     }
 
     pub(super) fn blocks_in_use(&self, lineage: LineageId) -> usize {
-        self.lineages.get(&lineage).map_or(0, |conversation| {
-            conversation.statuses.values().filter(|status| !status.gone).count()
-        })
+        self.lineages.get(&lineage).map_or(0, |conversation| conversation.statuses.in_use())
     }
 }

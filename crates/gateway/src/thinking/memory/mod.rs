@@ -9,6 +9,7 @@ mod budget;
 mod judge;
 mod lifecycle;
 mod statistics;
+mod statuses;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -23,6 +24,7 @@ use crate::thinking::writer::Changes;
 
 use self::lifecycle::Summary;
 pub use self::statistics::Statistics;
+use self::statuses::Statuses;
 
 /// The thinking memory.
 #[derive(Debug)]
@@ -55,7 +57,7 @@ struct Record {
 #[derive(Debug)]
 struct Conversation {
     tag: SessionTag,
-    statuses: HashMap<BlockKey, BlockStatus>,
+    statuses: Statuses,
     used: u64,
 }
 
@@ -153,7 +155,7 @@ impl Memory {
         for (lineage, key, status) in snapshot.statuses {
             if let Some(conversation) = state.lineages.get_mut(&lineage)
                 && let Some(record) = state.blocks.get_mut(&key)
-                && conversation.statuses.insert(key, status).is_none()
+                && conversation.statuses.insert(key, status)
             {
                 record.holders += 1;
                 state.statuses += 1;
@@ -230,7 +232,7 @@ impl Memory {
         let is_known = state
             .lineages
             .get(&made.lineage.id)
-            .is_some_and(|conversation| conversation.statuses.contains_key(&made.key));
+            .is_some_and(|conversation| conversation.statuses.get(&made.key).is_some());
         if made.cut && is_known {
             // A retry of the same answer was cut. The complete block from before stays valid.
             return;
@@ -330,7 +332,7 @@ impl Memory {
             let known = state
                 .lineages
                 .get(&lineage.id)
-                .is_some_and(|conversation| conversation.statuses.contains_key(key));
+                .is_some_and(|conversation| conversation.statuses.get(key).is_some());
             if !known {
                 let status = BlockStatus { session, confirmed: true, registered: now, gone: true };
                 state.set_status(lineage.id, *key, status, &self.changes);
@@ -393,7 +395,7 @@ impl State {
             if let Some(session) = self.sessions.get_mut(&lineage.tag) {
                 session.holders += 1;
             }
-            Conversation { tag: lineage.tag, statuses: HashMap::new(), used }
+            Conversation { tag: lineage.tag, statuses: Statuses::default(), used }
         });
         self.by_use.remove(&conversation.used);
         conversation.used = used;
@@ -439,7 +441,7 @@ impl State {
         if let Some(conversation) = self.lineages.get_mut(&lineage)
             && let Some(record) = self.blocks.get_mut(&key)
         {
-            if conversation.statuses.insert(key, status).is_none() {
+            if conversation.statuses.insert(key, status) {
                 record.holders += 1;
                 self.statuses += 1;
             }

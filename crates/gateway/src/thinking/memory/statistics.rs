@@ -51,7 +51,7 @@ impl Memory {
             statistics.session = statistics.session.max(session);
             statistics.lineages += 1;
             statistics.bytes += LINEAGE_BYTES;
-            for status in conversation.statuses.values() {
+            for (_, status) in conversation.statuses.iter() {
                 statistics.bytes += BLOCK_BYTES + STATUS_BYTES;
                 if status.gone {
                     continue;
