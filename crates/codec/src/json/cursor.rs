@@ -229,19 +229,27 @@ impl<'a> Cursor<'a> {
 
     /// Like [`Cursor::key`], but returns the span of the key.
     pub fn key_span(&mut self, first: &mut bool) -> Result<Option<Span>, JsonError> {
-        if !self.has_next(first, b'}')? {
+        if !self.has_key(first)? {
             return Ok(None);
         }
-        if self.byte() != Some(b'"') {
-            return self.error();
-        }
         let span = self.string()?;
+        self.colon()?;
+        Ok(Some(span))
+    }
+
+    /// Inside an object: whether another key follows. Consumes the comma or the closing brace.
+    pub(super) fn has_key(&mut self, first: &mut bool) -> Result<bool, JsonError> {
+        self.has_next(first, b'}')
+    }
+
+    /// Consumes the colon after a key.
+    pub(super) fn colon(&mut self) -> Result<(), JsonError> {
         self.skip_white_space();
         if self.byte() != Some(b':') {
             return self.error();
         }
         self.at += 1;
-        Ok(Some(span))
+        Ok(())
     }
 
     /// Inside an array: whether another element follows. Consumes the comma or the closing bracket.
@@ -272,6 +280,13 @@ impl<'a> Cursor<'a> {
 
     /// Reads the next value, which must be a string. The span is between its quotes, still escaped.
     pub fn string(&mut self) -> Result<Span, JsonError> {
+        self.string_with(|_| {})
+    }
+
+    /// Like [`Cursor::string`]. Also passes on the position of each escape.
+    // Always inlined, so that it does not cost `string` anything.
+    #[inline(always)]
+    pub(super) fn string_with(&mut self, mut escape: impl FnMut(usize)) -> Result<Span, JsonError> {
         self.skip_white_space();
         if self.byte() != Some(b'"') {
             return self.error();
@@ -282,32 +297,32 @@ impl<'a> Cursor<'a> {
             self.at = first + 1;
             return Ok(start..first);
         }
-        // The end of the last escape.
-        let mut after = first;
-        for at in Specials::new(self.bytes, first) {
-            if at < after {
-                continue;
-            }
+        let mut specials = Specials::new(self.bytes, first);
+        while let Some(at) = specials.next() {
             match self.bytes[at] {
                 b'"' => {
                     self.at = at + 1;
                     return Ok(start..at);
                 }
-                b'\\' => match self.bytes.get(at + 1) {
-                    Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => after = at + 2,
-                    Some(b'u') => {
-                        for digit in at + 2..at + 6 {
-                            match self.bytes.get(digit) {
-                                Some(byte) if byte.is_ascii_hexdigit() => {}
-                                Some(_) => return Err(JsonError::Unexpected(digit)),
-                                None => return Err(JsonError::Truncated(digit)),
+                b'\\' => {
+                    match self.bytes.get(at + 1) {
+                        Some(b'/' | b'b' | b'f' | b'n' | b'r' | b't') => {}
+                        // The escaped byte is special too.
+                        Some(b'"' | b'\\') => drop(specials.next()),
+                        Some(b'u') => {
+                            for digit in at + 2..at + 6 {
+                                match self.bytes.get(digit) {
+                                    Some(byte) if byte.is_ascii_hexdigit() => {}
+                                    Some(_) => return Err(JsonError::Unexpected(digit)),
+                                    None => return Err(JsonError::Truncated(digit)),
+                                }
                             }
                         }
-                        after = at + 6;
+                        Some(_) => return Err(JsonError::Unexpected(at + 1)),
+                        None => return Err(JsonError::Truncated(at + 1)),
                     }
-                    Some(_) => return Err(JsonError::Unexpected(at + 1)),
-                    None => return Err(JsonError::Truncated(at + 1)),
-                },
+                    escape(at);
+                }
                 _ => return Err(JsonError::Unexpected(at)),
             }
         }
@@ -382,12 +397,7 @@ impl<'a> Cursor<'a> {
     /// Reads a key and its colon.
     fn member(&mut self) -> Result<(), JsonError> {
         self.string()?;
-        self.skip_white_space();
-        if self.byte() != Some(b':') {
-            return self.error();
-        }
-        self.at += 1;
-        Ok(())
+        self.colon()
     }
 
     fn literal(&mut self, literal: &'static [u8]) -> Result<(), JsonError> {
