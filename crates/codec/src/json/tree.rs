@@ -5,9 +5,6 @@ use throughline_canonical::Fault;
 
 use super::{Kind, MAX_TREE_DEPTH, deep};
 
-/// Deepest nesting that `serde_json` reads.
-const SERDE_DEPTH: usize = 127;
-
 /// A value of a request, with its path.
 #[derive(Clone, Copy, Debug)]
 pub struct Node<'a> {
@@ -184,14 +181,13 @@ fn append(path: &mut String, member: &str) {
 
 /// Parses a body, which must be a JSON object that nests at most `max_depth` levels deep.
 pub fn read_object(body: &[u8], max_depth: Option<usize>) -> Result<Value, Fault> {
-    let max_depth = max_depth.unwrap_or(MAX_TREE_DEPTH);
-    let value: Value = match serde_json::from_slice(body) {
-        Ok(value) if max_depth >= SERDE_DEPTH => value,
-        Ok(_) => deep::read(body, max_depth).map_err(|error| Fault::invalid(error.to_string()))?,
+    let value = deep::read(body, max_depth.unwrap_or(MAX_TREE_DEPTH)).map_err(|error| {
         // serde_json's message is better than ours, unless only the depth is the problem.
-        Err(error) => deep::read(body, max_depth)
-            .map_err(|_| Fault::invalid(format!("the body is not JSON: {error}")))?,
-    };
+        match serde_json::from_slice::<Value>(body) {
+            Ok(_) => Fault::invalid(error.to_string()),
+            Err(error) => Fault::invalid(format!("the body is not JSON: {error}")),
+        }
+    })?;
     if value.is_object() {
         Ok(value)
     } else {
