@@ -113,25 +113,25 @@ pub(crate) struct Recall<'a> {
 }
 
 impl Recall<'_> {
-    /// Restores one assistant message. `questions` are the messages it answers, `verdicts` are the
-    /// memory's verdicts on its thinking.
+    /// Restores the content of one assistant message. `questions` are the messages it answers,
+    /// `verdicts` are the memory's verdicts on its thinking.
     pub(crate) async fn message(
         &self,
-        message: &Message,
+        content: Vec<Block>,
         questions: &[Message],
         verdicts: &[Verdict],
     ) -> Vec<PastBlock> {
         let kept = match self.reads_past && self.lookups.lock().count_lookup() {
-            true => self.gateway.find_turn(self.scope, questions, &message.content).await,
+            true => self.gateway.find_turn(self.scope, questions, &content).await,
             false => None,
         };
         // Restore a turn once, even if the request names it more than once.
         let kept = kept.filter(|kept| self.lookups.lock().is_new(&kept.blocks));
         match kept {
-            Some(kept) if is_same_turn(&message.content, &kept.blocks) => {
-                self.restore_unchanged(message, kept, verdicts)
+            Some(kept) if is_same_turn(&content, &kept.blocks) => {
+                self.restore_unchanged(&content, kept, verdicts)
             }
-            kept => self.restore_changed(message, kept, verdicts),
+            kept => self.restore_changed(content, kept, verdicts),
         }
     }
 
@@ -143,48 +143,45 @@ impl Recall<'_> {
                 self.known(native, &Arc::new(envelope.origin), verdict)
             }
             OpenResult::Altered | OpenResult::NotOurs => {
-                self.thinking(&signature_block(signature), verdict)
+                self.thinking(signature_block(signature), verdict)
             }
         }
     }
 
     /// Restores thinking that the client sent.
-    pub(crate) fn thinking(&self, block: &Block, verdict: Option<&Verdict>) -> PastBlock {
-        match self.gateway.envelopes.open(signature_of(block)) {
-            OpenResult::Altered => foreign(block.clone(), Reason::Origin, None),
+    pub(crate) fn thinking(&self, block: Block, verdict: Option<&Verdict>) -> PastBlock {
+        match self.gateway.envelopes.open(signature_of(&block)) {
+            OpenResult::Altered => foreign(block, Reason::Origin, None),
             OpenResult::Ours(envelope) => self.enveloped(block, *envelope, verdict),
             OpenResult::NotOurs => match verdict {
                 Some(verdict @ Verdict::Send { origin, .. }) => PastBlock {
                     origin: origin.clone(),
                     prefix_record: prefix_record(verdict),
-                    ..same(block.clone())
+                    ..same(block)
                 },
                 Some(verdict @ Verdict::Try { .. }) if self.same_dialect => PastBlock {
                     tried: true,
                     reason: Reason::Unknown,
                     prefix_record: prefix_record(verdict),
-                    ..same(block.clone())
+                    ..same(block)
                 },
                 Some(Verdict::LeaveOut { reason, origin }) => {
-                    foreign(block.clone(), *reason, origin.clone())
+                    foreign(block, *reason, origin.clone())
                 }
                 // An unknown block was made by a backend of the client's dialect.
-                Some(Verdict::Try { .. }) | None => foreign(block.clone(), Reason::Unknown, None),
+                Some(Verdict::Try { .. }) | None => foreign(block, Reason::Unknown, None),
             },
         }
     }
 
-    fn enveloped(&self, block: &Block, envelope: Envelope, verdict: Option<&Verdict>) -> PastBlock {
+    fn enveloped(&self, block: Block, envelope: Envelope, verdict: Option<&Verdict>) -> PastBlock {
         let origin = Arc::new(envelope.origin.clone());
         let native = match (&envelope.kind, block) {
             (EnvelopeKind::Redacted { data }, _) => Block::Redacted { data: data.clone() },
-            (_, Block::Thinking { text, .. }) => {
-                if is_changed(text, &envelope) {
-                    return foreign(block.clone(), Reason::Shape, Some(origin));
-                }
-                Block::Thinking { text: text.clone(), signature: envelope.signature }
+            (_, Block::Thinking { text, .. }) if !is_changed(&text, &envelope) => {
+                Block::Thinking { text, signature: envelope.signature }
             }
-            _ => return foreign(block.clone(), Reason::Shape, Some(origin)),
+            (_, block) => return foreign(block, Reason::Shape, Some(origin)),
         };
         if envelope.cut {
             return foreign(native, Reason::Cut, Some(origin));
@@ -195,11 +192,11 @@ impl Recall<'_> {
     /// Restores a call or a text with its signature.
     pub(crate) fn signed(
         &self,
-        block: &Block,
+        block: Block,
         lost: Option<(&StoredCall, &Arc<Origin>, u64)>,
     ) -> PastBlock {
-        let (Block::ToolCall { signature, .. } | Block::Text { signature, .. }) = block else {
-            return plain(block.clone());
+        let (Block::ToolCall { signature, .. } | Block::Text { signature, .. }) = &block else {
+            return plain(block);
         };
         let signature = signature.as_deref().filter(|signature| *signature != SKIP_SIGNATURE);
         match signature.map(|signature| self.gateway.envelopes.open(signature)) {
@@ -209,14 +206,14 @@ impl Recall<'_> {
             }
             Some(OpenResult::NotOurs) if self.same_dialect => match lost {
                 // The vault knows its maker.
-                Some((_, origin, session)) => self.stored(block.clone(), origin, session),
-                None => same(block.clone()),
+                Some((_, origin, session)) => self.stored(block, origin, session),
+                None => same(block),
             },
             Some(OpenResult::Altered | OpenResult::NotOurs) => {
                 foreign(with_signature(block, None), Reason::Origin, None)
             }
             None => match lost {
-                Some((signed, origin, session)) if signed.matches(block) => {
+                Some((signed, origin, session)) if signed.matches(&block) => {
                     let block = with_signature(block, signed.signature.clone());
                     self.stored(block, origin, session)
                 }
@@ -284,8 +281,7 @@ pub(crate) fn pass_block(prefix: &mut Option<Prefix>, block: &Block) -> Option<P
     Some(made)
 }
 
-pub(crate) fn with_signature(block: &Block, new: Option<String>) -> Block {
-    let mut block = block.clone();
+pub(crate) fn with_signature(mut block: Block, new: Option<String>) -> Block {
     if let Block::ToolCall { signature, .. } | Block::Text { signature, .. } = &mut block {
         *signature = new;
     }

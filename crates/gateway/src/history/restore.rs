@@ -4,13 +4,13 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use throughline_canonical::{Block, Message, Prefix, Reason};
+use throughline_canonical::{Block, Origin, Prefix, Reason};
 
 use crate::history::recall::{
     PastBlock, Recall, foreign, is_thinking, key_of, known_verdict, pass_block, plain,
     signature_of, with_signature,
 };
-use crate::history::vault_lookup::{LostParts, StoredThought};
+use crate::history::vault_lookup::{LostParts, StoredCall, StoredThought};
 use crate::thinking::envelope::{EnvelopeKind, Envelopes, OpenResult};
 use crate::thinking::memory::Verdict;
 use crate::thinking::vault::StoredTurn;
@@ -81,7 +81,7 @@ impl Recall<'_> {
     /// Restores a turn that the vault holds unchanged.
     pub(crate) fn restore_unchanged(
         &self,
-        message: &Message,
+        content: &[Block],
         kept: StoredTurn,
         verdicts: &[Verdict],
     ) -> Vec<PastBlock> {
@@ -90,7 +90,7 @@ impl Recall<'_> {
         let declined = kept.blocks.iter().any(declines);
         let unnamed = |block: &Block| matches!(block, Block::Opaque { .. });
         let kept_unnamed = kept.blocks.iter().any(unnamed);
-        let theirs = self.client_thinking(message, verdicts);
+        let theirs = client_thinking(content, verdicts);
         let stored: Vec<_> = kept.blocks.iter().filter(|block| is_thinking(block)).collect();
         let aligned = self.align(theirs.iter().map(|(block, _)| *block), &stored);
         let left_over = aligned.iter().flatten().count();
@@ -105,9 +105,10 @@ impl Recall<'_> {
                 let sent = thinks.then(|| aligned.next().flatten()).flatten();
                 let mut past = match sent.and_then(|at| theirs.get(at)) {
                     // The vault adds only what the client has lost.
-                    Some((theirs, verdict)) if !self.is_lost(theirs) => {
-                        PastBlock { key: key_of(theirs), ..self.thinking(theirs, *verdict) }
-                    }
+                    Some((theirs, verdict)) if !self.is_lost(theirs) => PastBlock {
+                        key: key_of(theirs),
+                        ..self.thinking((*theirs).clone(), *verdict)
+                    },
                     Some((theirs, verdict)) => PastBlock {
                         key: key_of(theirs),
                         ..self.known(block, &origin, verdict.and_then(known_verdict))
@@ -121,7 +122,7 @@ impl Recall<'_> {
             })
             .collect();
         // The vault does not store these blocks, so take the client's.
-        let rest = message.content.iter().filter(|block| {
+        let rest = content.iter().filter(|block| {
             matches!(block, Block::Media { .. })
                 || unnamed(block) && !kept_unnamed
                 || declines(block) && !declined
@@ -136,7 +137,7 @@ impl Recall<'_> {
     /// Restores the client's blocks, with what an envelope or the vault adds to them.
     pub(crate) fn restore_changed(
         &self,
-        message: &Message,
+        content: Vec<Block>,
         kept: Option<StoredTurn>,
         verdicts: &[Verdict],
     ) -> Vec<PastBlock> {
@@ -146,7 +147,7 @@ impl Recall<'_> {
             Some(kept) => (LostParts::of(kept.blocks), Some(Arc::new(kept.origin))),
             None => (LostParts::default(), None),
         };
-        let lost = self.lost_thinking(message, &parts, prefix);
+        let lost = self.lost_thinking(&content, &parts, prefix);
         // Insert each restored block before the first later part that the client still has.
         let mut inserted = lost.insert.iter().peekable();
         let mut replaced = lost.replace.iter().peekable();
@@ -162,14 +163,18 @@ impl Recall<'_> {
             Some(past)
         };
         let mut verdicts = verdicts.iter();
-        let mut past = Vec::with_capacity(message.content.len());
-        for (at, block) in message.content.iter().enumerate() {
+        let mut past = Vec::with_capacity(content.len());
+        // The signature of the thinking since the last call.
+        let mut carrier = None;
+        for (at, block) in content.into_iter().enumerate() {
             while let Some(before) = inserted.next_if(|lost| lost.at <= at) {
                 past.extend(restored(before));
             }
-            past.push(match block {
+            past.push(match &block {
                 Block::Thinking { .. } | Block::Redacted { .. } => {
+                    carrier = Some(signature_of(&block).to_owned());
                     let verdict = verdicts.next();
+                    let key = key_of(&block);
                     let past = match (replaced.next_if(|lost| lost.at == at), &origin) {
                         (Some(lost), Some(origin)) => {
                             let verdict = verdict.and_then(known_verdict);
@@ -177,19 +182,15 @@ impl Recall<'_> {
                         }
                         _ => self.thinking(block, verdict),
                     };
-                    PastBlock { key: key_of(block), ..past }
+                    PastBlock { key, ..past }
                 }
                 Block::ToolCall { id, .. } => {
                     let kept = parts.calls.get(id).zip(origin.as_ref());
-                    match kept {
-                        Some((call, origin)) => self.signed(block, Some((call, origin, session))),
-                        None => self
-                            .carried_signature(block, &message.content[..at])
-                            .unwrap_or_else(|| self.signed(block, None)),
-                    }
+                    let kept = kept.map(|(call, origin)| (call, origin, session));
+                    self.call(block, kept, carrier.take().as_deref())
                 }
                 Block::Text { .. } => self.signed(block, None),
-                other => plain(other.clone()),
+                _ => plain(block),
             });
         }
         past.extend(inserted.filter_map(restored));
@@ -200,17 +201,17 @@ impl Recall<'_> {
     /// `prefix` is the prefix that the turn was made after.
     pub(crate) fn lost_thinking<'a>(
         &self,
-        message: &Message,
+        content: &[Block],
         parts: &'a LostParts,
         mut prefix: Option<Prefix>,
     ) -> LostThinking<'a> {
         let stored: Vec<_> = parts.thinking.iter().map(|thought| &thought.block).collect();
         let theirs: Vec<_> =
-            message.content.iter().enumerate().filter(|(_, block)| is_thinking(block)).collect();
+            content.iter().enumerate().filter(|(_, block)| is_thinking(block)).collect();
         let aligned = self.align(theirs.iter().map(|(_, block)| *block), &stored);
-        let positions = MessagePositions::of(message);
+        let positions = MessagePositions::of(content);
         let made: Vec<_> = stored.iter().map(|block| pass_block(&mut prefix, block)).collect();
-        let led_here = parts.led_to(&message.content);
+        let led_here = parts.led_to(content);
         let mut lost = LostThinking { led_here, ..LostThinking::default() };
         // From the last to the first, because a lost block stands before the thinking after it.
         let mut next = positions.end;
@@ -232,17 +233,6 @@ impl Recall<'_> {
         lost.insert.reverse();
         lost.replace.reverse();
         lost
-    }
-
-    /// The client's thinking blocks, each with the memory's verdict.
-    fn client_thinking<'a>(
-        &self,
-        message: &'a Message,
-        verdicts: &'a [Verdict],
-    ) -> Vec<(&'a Block, Option<&'a Verdict>)> {
-        let theirs = message.content.iter().filter(|block| is_thinking(block));
-        let verdicts = verdicts.iter().map(Some);
-        theirs.zip(verdicts.chain(std::iter::repeat(None))).collect()
     }
 
     /// For each stored block, the index of the client's block that matches it.
@@ -308,24 +298,48 @@ impl Recall<'_> {
         }
     }
 
-    /// A call whose signature is in the envelope of the thinking before it. Only the call with the
-    /// same id gets it.
-    fn carried_signature(&self, block: &Block, before: &[Block]) -> Option<PastBlock> {
-        let Block::ToolCall { id, signature: None, .. } = block else {
-            return None;
-        };
-        let carrier = before
-            .iter()
-            .rev()
-            .take_while(|block| !matches!(block, Block::ToolCall { .. }))
-            .find(|block| is_thinking(block))?;
-        let OpenResult::Ours(envelope) = self.gateway.envelopes.open(signature_of(carrier)) else {
-            return None;
-        };
-        let call = envelope.call.filter(|call| call.id == *id)?;
-        let signed = with_signature(block, Some(call.signature));
-        Some(self.stored(signed, &Arc::new(envelope.origin), self.session))
+    /// Restores a call, with the signature that the vault or the thinking before it holds.
+    fn call(
+        &self,
+        block: Block,
+        kept: Option<(&StoredCall, &Arc<Origin>, u64)>,
+        carrier: Option<&str>,
+    ) -> PastBlock {
+        if kept.is_none()
+            && let Some((signature, origin)) = self.carried_signature(&block, carrier)
+        {
+            let signed = with_signature(block, Some(signature));
+            return self.stored(signed, &origin, self.session);
+        }
+        self.signed(block, kept)
     }
+
+    /// The signature of a call, and its maker, from the envelope of the thinking before the call.
+    /// Only the call with the same id gets it.
+    fn carried_signature(
+        &self,
+        call: &Block,
+        carrier: Option<&str>,
+    ) -> Option<(String, Arc<Origin>)> {
+        let Block::ToolCall { id, signature: None, .. } = call else {
+            return None;
+        };
+        let OpenResult::Ours(envelope) = self.gateway.envelopes.open(carrier?) else {
+            return None;
+        };
+        let signed = envelope.call.filter(|signed| signed.id == *id)?;
+        Some((signed.signature, Arc::new(envelope.origin)))
+    }
+}
+
+/// The client's thinking blocks, each with the memory's verdict.
+fn client_thinking<'a>(
+    content: &'a [Block],
+    verdicts: &'a [Verdict],
+) -> Vec<(&'a Block, Option<&'a Verdict>)> {
+    let theirs = content.iter().filter(|block| is_thinking(block));
+    let verdicts = verdicts.iter().map(Some);
+    theirs.zip(verdicts.chain(std::iter::repeat(None))).collect()
 }
 
 /// The positions of the parts of a client's message.
@@ -336,10 +350,9 @@ struct MessagePositions<'a> {
 }
 
 impl<'a> MessagePositions<'a> {
-    fn of(message: &'a Message) -> Self {
-        let mut positions =
-            Self { calls: HashMap::new(), texts: Vec::new(), end: message.content.len() };
-        for (at, block) in message.content.iter().enumerate() {
+    fn of(content: &'a [Block]) -> Self {
+        let mut positions = Self { calls: HashMap::new(), texts: Vec::new(), end: content.len() };
+        for (at, block) in content.iter().enumerate() {
             match block {
                 Block::ToolCall { id, .. } => {
                     positions.calls.entry(id).or_insert(at);

@@ -307,7 +307,7 @@ fn judge(
         (OpaqueKind::Call | OpaqueKind::Text, Some(signature)) => {
             recall.signature(signature, verdict)
         }
-        _ => recall.thinking(block, verdict),
+        _ => recall.thinking(block.clone(), verdict),
     };
     let PastBlock { block, maker, reason, origin, tried, .. } = past;
     let refused = drops == Drops::All || drops == Drops::Tried && tried;

@@ -298,7 +298,8 @@ impl<'a> Draft<'a> {
             let sent = blocks.count();
             let (own, rest) = verdicts.split_at(sent.min(verdicts.len()));
             verdicts = rest;
-            let past = recall.message(message, questions, own).await;
+            let content = std::mem::take(&mut message.content);
+            let past = recall.message(content, questions, own).await;
             let position = if at >= open { Position::OpenLoop } else { Position::Earlier };
             let reported = adapted.blocks.len();
             message.content = history.message(at, past, position, &mut adapted);

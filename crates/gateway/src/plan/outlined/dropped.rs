@@ -174,7 +174,8 @@ impl DropFinder<'_> {
         edits: &mut Edits,
         dropped: &mut DroppedThinking,
     ) {
-        let lost = self.recall.lost_thinking(&message.canonical, &message.parts, message.prefix);
+        let lost =
+            self.recall.lost_thinking(&message.canonical.content, &message.parts, message.prefix);
         let replace = lost.replace.iter().filter(|lost| {
             let theirs = message.canonical.content.get(lost.at);
             theirs.is_some_and(|theirs| is_damaged(theirs, lost.block))
