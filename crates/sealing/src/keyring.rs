@@ -49,7 +49,38 @@ pub enum KeyringParseError {
 /// The keys, newest first.
 #[derive(Clone)]
 pub struct Keyring {
-    secrets: Vec<Key>,
+    secrets: Vec<Secret>,
+}
+
+/// A secret and what is derived from it. A derivation costs more than sealing a short text, so each
+/// one is done once.
+#[derive(Clone)]
+struct Secret {
+    secret: Key,
+    id: KeyId,
+    envelope: Key,
+    vault: Key,
+    conversation: Key,
+}
+
+impl Secret {
+    fn new(secret: Key) -> Self {
+        Self {
+            id: key_id(&secret),
+            envelope: derive(&secret, Purpose::Envelope),
+            vault: derive(&secret, Purpose::Vault),
+            conversation: derive(&secret, Purpose::Conversation),
+            secret,
+        }
+    }
+
+    fn key(&self, purpose: Purpose) -> &Key {
+        match purpose {
+            Purpose::Envelope => &self.envelope,
+            Purpose::Vault => &self.vault,
+            Purpose::Conversation => &self.conversation,
+        }
+    }
 }
 
 /// Shows the number of keys and nothing of the secrets.
@@ -62,7 +93,7 @@ impl std::fmt::Debug for Keyring {
 impl Keyring {
     /// A keyring of one key. The secret must come from a secure random source.
     pub fn new(secret: [u8; SECRET]) -> Self {
-        Self { secrets: vec![Zeroizing::new(secret)] }
+        Self { secrets: vec![Secret::new(Zeroizing::new(secret))] }
     }
 
     /// Reads keys in base64, one per line or separated by commas, newest first. Empty lines and
@@ -79,7 +110,7 @@ impl Keyring {
             let malformed = KeyringParseError::Malformed(index + 1);
             let bytes = Zeroizing::new(BASE64_STANDARD.decode(key).map_err(|_| malformed.clone())?);
             let secret: [u8; SECRET] = bytes.as_slice().try_into().map_err(|_| malformed)?;
-            secrets.push(Zeroizing::new(secret));
+            secrets.push(Secret::new(Zeroizing::new(secret)));
         }
         if secrets.is_empty() {
             return Err(KeyringParseError::Empty);
@@ -91,7 +122,7 @@ impl Keyring {
     pub fn write(&self) -> Zeroizing<String> {
         let mut text = Zeroizing::new(String::new());
         for secret in &self.secrets {
-            let key = Zeroizing::new(BASE64_STANDARD.encode(secret.as_slice()));
+            let key = Zeroizing::new(BASE64_STANDARD.encode(secret.secret.as_slice()));
             text.push_str(&key);
             text.push('\n');
         }
@@ -99,15 +130,15 @@ impl Keyring {
     }
 
     /// The newest key for a purpose, and its id.
-    pub(crate) fn newest(&self, purpose: Purpose) -> (KeyId, Key) {
-        let secret = &self.secrets[0];
-        (key_id(secret), derive(secret, purpose))
+    pub(crate) fn newest(&self, purpose: Purpose) -> (KeyId, &Key) {
+        let newest = &self.secrets[0];
+        (newest.id, newest.key(purpose))
     }
 
     /// The key with this id for a purpose.
-    pub(crate) fn find(&self, id: KeyId, purpose: Purpose) -> Option<Key> {
-        let secret = self.secrets.iter().find(|secret| key_id(secret) == id)?;
-        Some(derive(secret, purpose))
+    pub(crate) fn find(&self, id: KeyId, purpose: Purpose) -> Option<&Key> {
+        let secret = self.secrets.iter().find(|secret| secret.id == id)?;
+        Some(secret.key(purpose))
     }
 }
 
@@ -162,7 +193,7 @@ mod tests {
         let (id, envelope) = one.newest(Purpose::Envelope);
         assert_ne!(*envelope, *one.newest(Purpose::Vault).1);
         assert_ne!(*envelope, *other.newest(Purpose::Envelope).1);
-        assert_ne!(*envelope, [1; SECRET]);
+        assert_ne!(**envelope, [1; SECRET]);
         assert_eq!(one.find(id, Purpose::Envelope), Some(envelope));
         assert_eq!(other.find(id, Purpose::Envelope), None);
     }
