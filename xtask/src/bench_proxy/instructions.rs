@@ -25,8 +25,9 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Deltas of one streamed reply.
 const EVENTS: u32 = 2000;
-/// An agent's conversation.
+/// An agent's conversation, and a few long messages.
 const LONG_HISTORY: History = History { messages: 100, bytes: 200_000 };
+const LONG_MESSAGES: History = History { messages: 4, bytes: 200_000 };
 
 /// Requests of one kind, counted by event or by request.
 struct Workload {
@@ -76,6 +77,30 @@ const WORKLOADS: &[Workload] = &[
         name: "small whole reply, translated",
         request: Request::whole(Client::OpenAiChat, Writes::Whole, History::NONE),
         requests: 200,
+        unit: "request",
+    },
+    Workload {
+        name: "small whole reply with thinking, passed through",
+        request: Request::whole(Client::Anthropic, Writes::WholeThinking, History::NONE),
+        requests: 200,
+        unit: "request",
+    },
+    Workload {
+        name: "small whole reply with thinking, translated",
+        request: Request::whole(Client::OpenAiChat, Writes::WholeThinking, History::NONE),
+        requests: 200,
+        unit: "request",
+    },
+    Workload {
+        name: "200 KB in 4 messages, passed through",
+        request: Request::whole(Client::Anthropic, Writes::Whole, LONG_MESSAGES),
+        requests: 40,
+        unit: "request",
+    },
+    Workload {
+        name: "200 KB in 4 messages, translated",
+        request: Request::whole(Client::OpenAiChat, Writes::Whole, LONG_MESSAGES),
+        requests: 40,
         unit: "request",
     },
     Workload {
