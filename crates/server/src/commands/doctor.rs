@@ -113,17 +113,14 @@ async fn check_listen(config: &Config) -> Finding {
 async fn check_backend(backend: &Backend) -> Finding {
     let name = &backend.name;
     let Some(base) = &backend.base_url else {
-        debug_assert_eq!(backend.dialect, Dialect::Simulator);
+        debug_assert_eq!(backend.dialect, Dialect::SIMULATOR);
         let speaks = match backend.wire_dialect {
-            Dialect::Anthropic => String::new(),
+            Dialect::DEFAULT => String::new(),
             dialect => format!(", which speaks `{dialect}`"),
         };
         return ok(format!("backend `{name}`: built-in simulator{speaks}"));
     };
-    let mut headers = Vec::new();
-    if backend.wire_dialect == Dialect::Anthropic {
-        headers.push(("anthropic-version", "2023-06-01".to_owned()));
-    }
+    let mut headers = backend.wire_dialect.upstream().list_headers();
     let has_key = match &backend.auth {
         Auth::Key(key) => {
             headers.push(backend.profile().key_header(key));

@@ -73,9 +73,9 @@ fn unused_settings(backend: &Backend) -> Vec<String> {
     ];
     let (name, dialect) = (&backend.name, backend.dialect);
     // Some chat servers send raw text and some do not.
-    let server = match backend.wire_dialect {
-        Dialect::OpenAiChat => format!(" of the variant `{}`", backend.variant),
-        _ => String::new(),
+    let server = match backend.variant.as_str() {
+        "" => String::new(),
+        variant => format!(" of the variant `{variant}`"),
     };
     settings
         .into_iter()
@@ -112,7 +112,7 @@ fn read_one(
     let timeouts = section.table("timeouts");
     let domain: Option<String> = section.optional("signature_domain", report);
     Backend {
-        dialect: dialect.unwrap_or(Dialect::FIRST),
+        dialect: dialect.unwrap_or(Dialect::DEFAULT),
         wire_dialect: format.dialect,
         variant: format.variant,
         base_url,
@@ -167,11 +167,11 @@ fn address(
     report: &mut Report<'_>,
 ) -> (WireFormat, Option<String>) {
     let written: Option<LocatedText> = match dialect {
-        Some(Dialect::Simulator) | None => section.optional("base_url", report),
+        Some(Dialect::SIMULATOR) | None => section.optional("base_url", report),
         Some(_) => section.required("base_url", report),
     };
     let base = written.as_ref().and_then(|written| {
-        if dialect == Some(Dialect::Simulator) {
+        if dialect == Some(Dialect::SIMULATOR) {
             let message = "`base_url` has no effect on the simulator, which is built in";
             let hint = "remove the line, or set `dialect` to the API of the upstream";
             report.add(&written.position, Problem::new(message).hint(hint));

@@ -3,6 +3,7 @@
 
 use std::fmt;
 
+use throughline_codec::dialects::UPSTREAM;
 use throughline_codec::text::{OnError, ReasoningFormat};
 use throughline_gateway::backend::{Compat, Replay};
 use throughline_gateway::settings::{Policy, ToolThinking, Unknown};
@@ -11,11 +12,12 @@ use super::settings::{Dialect, Format, Level, PASSTHROUGH, Passthrough, Reasonin
 
 /// An enum that is written as a string in the configuration.
 pub trait ConfigEnum: Copy + 'static {
-    /// All names, in the order of the documentation.
-    const NAMES: &'static [&'static str];
     /// The value of the first name. It replaces a value that cannot be read; a configuration
     /// with such a value is never used.
     const FIRST: Self;
+
+    /// All names, in the order of the documentation.
+    fn names() -> Vec<&'static str>;
 
     /// The value of a name.
     fn from_name(name: &str) -> Option<Self>;
@@ -28,8 +30,11 @@ pub trait ConfigEnum: Copy + 'static {
 macro_rules! config_enum {
     ($type:ident { $first:ident = $first_name:literal $(, $variant:ident = $name:literal)* $(,)? }) => {
         impl ConfigEnum for $type {
-            const NAMES: &'static [&'static str] = &[$first_name $(, $name)*];
             const FIRST: Self = Self::$first;
+
+            fn names() -> Vec<&'static str> {
+                vec![$first_name $(, $name)*]
+            }
 
             fn from_name(name: &str) -> Option<Self> {
                 match name {
@@ -49,14 +54,6 @@ macro_rules! config_enum {
     };
 }
 
-config_enum!(Dialect {
-    Anthropic = "anthropic",
-    OpenAiChat = "openai_chat",
-    OpenAiResponses = "openai_responses",
-    Gemini = "gemini",
-    Ollama = "ollama",
-    Simulator = "simulator",
-});
 config_enum!(Level {
     Trace = "trace",
     Debug = "debug",
@@ -80,10 +77,31 @@ config_enum!(Replay { Verbatim = "verbatim", LatestTurn = "latest_turn", None = 
 config_enum!(ReasoningFormat { Split = "split", Raw = "raw", None = "none" });
 config_enum!(OnError { Error = "error", Text = "text" });
 
+/// The codec's table of dialects, and the simulator.
+impl ConfigEnum for Dialect {
+    const FIRST: Self = Self::DEFAULT;
+
+    fn names() -> Vec<&'static str> {
+        let upstreams = UPSTREAM.iter().map(|dialect| dialect.name());
+        upstreams.chain([Self::SIMULATOR.0]).collect()
+    }
+
+    fn from_name(name: &str) -> Option<Self> {
+        Self::names().into_iter().find(|known| *known == name).map(Self)
+    }
+
+    fn name(self) -> &'static str {
+        self.0
+    }
+}
+
 /// `thinking_compat.mode`. The budget is a key of its own and is filled in by the reader.
 impl ConfigEnum for Compat {
-    const NAMES: &'static [&'static str] = &["budget", "adaptive", "off"];
     const FIRST: Self = Self::Budget(None);
+
+    fn names() -> Vec<&'static str> {
+        vec!["budget", "adaptive", "off"]
+    }
 
     fn from_name(name: &str) -> Option<Self> {
         match name {
@@ -104,8 +122,11 @@ impl ConfigEnum for Compat {
 }
 
 impl ConfigEnum for Passthrough {
-    const NAMES: &'static [&'static str] = &[PASSTHROUGH];
     const FIRST: Self = Self;
+
+    fn names() -> Vec<&'static str> {
+        vec![PASSTHROUGH]
+    }
 
     fn from_name(name: &str) -> Option<Self> {
         (name == PASSTHROUGH).then_some(Self)
@@ -127,9 +148,9 @@ mod tests {
     use super::*;
 
     fn check<T: ConfigEnum + PartialEq + fmt::Debug>() {
-        assert_eq!(T::from_name(T::NAMES[0]), Some(T::FIRST));
-        for name in T::NAMES {
-            assert_eq!(T::from_name(name).map(T::name), Some(*name));
+        assert_eq!(T::from_name(T::names()[0]), Some(T::FIRST));
+        for name in T::names() {
+            assert_eq!(T::from_name(name).map(T::name), Some(name));
         }
         assert_eq!(T::from_name(""), None);
     }

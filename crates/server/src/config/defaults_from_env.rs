@@ -1,6 +1,8 @@
 //! Default backends and rules from the environment. They are added to the tree as if they were in the
 //! file, so that the same checks and overrides apply.
 
+use throughline_codec::dialects::{anthropic, gemini, ollama, openai_chat, openai_responses};
+
 use super::config_enum::ConfigEnum;
 use super::document::{Entry, Node, Position, Value};
 use super::paths::Environment;
@@ -9,7 +11,7 @@ use super::settings::Dialect;
 /// A provider that becomes a backend if its API key is in the environment.
 struct Provider {
     name: &'static str,
-    dialect: Dialect,
+    dialect: &'static str,
     /// Always the provider's own address. `ANTHROPIC_BASE_URL` and similar variables point clients at
     /// this gateway; a backend that used them would send every request back to the gateway.
     base_url: &'static str,
@@ -25,7 +27,7 @@ struct Provider {
 const PROVIDERS: &[Provider] = &[
     Provider {
         name: "anthropic",
-        dialect: Dialect::Anthropic,
+        dialect: anthropic::NAME,
         base_url: "https://api.anthropic.com",
         keys: &["ANTHROPIC_API_KEY"],
         models: &["claude-*"],
@@ -33,7 +35,7 @@ const PROVIDERS: &[Provider] = &[
     },
     Provider {
         name: "openai",
-        dialect: Dialect::OpenAiResponses,
+        dialect: openai_responses::NAME,
         base_url: "https://api.openai.com",
         keys: &["OPENAI_API_KEY"],
         models: &["gpt-*", "o1*", "o3*", "o4*"],
@@ -41,7 +43,7 @@ const PROVIDERS: &[Provider] = &[
     },
     Provider {
         name: "gemini",
-        dialect: Dialect::Gemini,
+        dialect: gemini::NAME,
         base_url: "https://generativelanguage.googleapis.com",
         keys: &["GEMINI_API_KEY", "GOOGLE_API_KEY"],
         models: &["gemini-*"],
@@ -49,7 +51,7 @@ const PROVIDERS: &[Provider] = &[
     },
     Provider {
         name: "deepseek",
-        dialect: Dialect::OpenAiChat,
+        dialect: openai_chat::NAME,
         base_url: "https://api.deepseek.com",
         keys: &["DEEPSEEK_API_KEY"],
         models: &["deepseek-*"],
@@ -82,14 +84,14 @@ pub(super) fn add_backends(root: &mut Node, env: &Environment) -> Vec<String> {
         Ok(found) => (found, None),
         Err(note) => (None, Some(note)),
     };
-    let simulator = Dialect::Simulator.name();
+    let simulator = Dialect::SIMULATOR.name();
     // The first backend is the default route, so real providers come before the simulator.
     let backends = found
         .iter()
         .map(|(provider, key)| {
             let settings = [
                 ("name", provider.name),
-                ("dialect", provider.dialect.name()),
+                ("dialect", provider.dialect),
                 ("base_url", provider.base_url),
                 ("api_key_env", key),
                 ("default_model", provider.default_model),
@@ -97,8 +99,7 @@ pub(super) fn add_backends(root: &mut Node, env: &Environment) -> Vec<String> {
             table(&settings, key)
         })
         .chain(ollama.as_ref().map(|url| {
-            let name = Dialect::Ollama.name();
-            let settings = [("name", name), ("dialect", name), ("base_url", url)];
+            let settings = [("name", ollama::NAME), ("dialect", ollama::NAME), ("base_url", url)];
             table(&settings, OLLAMA_HOST)
         }))
         .chain([table(
@@ -120,7 +121,7 @@ pub(super) fn add_backends(root: &mut Node, env: &Environment) -> Vec<String> {
         let ollama_rules = OLLAMA_MODELS
             .iter()
             .filter(|_| ollama.is_some())
-            .map(|model| rule(model, Dialect::Ollama.name(), OLLAMA_HOST));
+            .map(|model| rule(model, ollama::NAME, OLLAMA_HOST));
         root.set(&["route", "rules"], list(provider_rules.chain(ollama_rules).collect()));
     }
     note.into_iter().collect()

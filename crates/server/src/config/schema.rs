@@ -11,7 +11,7 @@ use throughline_gateway::backend::{Compat, Replay};
 use throughline_gateway::settings::{Policy, ToolThinking, Unknown};
 
 use super::config_enum::ConfigEnum;
-use super::settings::{Dialect, Format, Level, PASSTHROUGH, ReasoningField};
+use super::settings::{Dialect, Format, Level, Passthrough, ReasoningField};
 use super::{units, upstream};
 
 /// One key.
@@ -32,9 +32,9 @@ pub(super) enum KeyType {
     /// A string that no message may show.
     Secret,
     /// One of these strings.
-    OneOf(&'static [&'static str]),
+    OneOf(fn() -> Vec<&'static str>),
     /// A list of these strings.
-    ListOf(&'static [&'static str]),
+    ListOf(fn() -> Vec<&'static str>),
     /// A string whose allowed values depend on `dialect`.
     Variant,
     Bool,
@@ -98,8 +98,8 @@ pub(super) const ROWS: &[Row] = &[
     available("listen", Text("`host:port`"), Toml(r#""127.0.0.1:8484""#), "Loopback address to serve on; port 0 takes a free one."),
     available("data_dir", Text("path"), Derived("`$XDG_DATA_HOME/throughline`, else `~/.local/share/throughline`"), "Directory for all state. `~` is your home directory; a relative path is relative to the current directory."),
     available("log", Table, Unset, "What is logged."),
-    available("log.level", OneOf(Level::NAMES), Toml(r#""info""#), "Messages of this level and more severe ones are logged. `RUST_LOG` overrides it."),
-    available("log.format", OneOf(Format::NAMES), Toml(r#""text""#), "One line of text or one JSON object per message."),
+    available("log.level", OneOf(Level::names), Toml(r#""info""#), "Messages of this level and more severe ones are logged. `RUST_LOG` overrides it."),
+    available("log.format", OneOf(Format::names), Toml(r#""text""#), "One line of text or one JSON object per message."),
     available("keep_alive", Duration, Toml(r#""15s""#), "After this much silence from an upstream, the client gets a keep-alive event."),
     available("allowed_hosts", TextList, Toml("[]"), "More `Host` headers to accept; loopback names and the listen address always are."),
     available("cors_origins", TextList, Toml("[]"), "Origins whose web pages may use this server, such as `https://app.example`; `*` allows every page."),
@@ -111,23 +111,23 @@ pub(super) const ROWS: &[Row] = &[
 
     available("backend", TableList, Derived("from API keys in the environment, and the simulator"), "An upstream."),
     available("backend.name", Text("string"), Required, "A unique name of `a-z`, `0-9`, `_` and `-`."),
-    available("backend.dialect", OneOf(Dialect::NAMES), Required, "The API the upstream speaks."),
+    available("backend.dialect", OneOf(Dialect::names), Required, "The API the upstream speaks."),
     available("backend.variant", KeyType::Variant, Derived("derived from `base_url` where possible"), "Which server of its dialect the upstream is. [backends.md](backends.md#variants-by-address) lists the variant that each address implies. For the simulator: the dialect it speaks."),
     available("backend.base_url", Text("URL"), Unset, "Address of the upstream; required except for the simulator. The dialect's path is appended; a part of it that is already there, such as a trailing `/v1` or `/v1beta`, is not repeated."),
     available("backend.api_key", Secret, Unset, "The gateway's own key for this upstream, as plain text."),
     available("backend.api_key_env", Text("name of a variable"), Unset, "The environment variable that holds the key. Prefer this to `api_key`. If it is not set, the backend is off: `serve` logs a warning and requests for it fail. For the default backend it is an error."),
-    available("backend.auth", OneOf(&[PASSTHROUGH]), Unset, "Sends the caller's own key to the upstream, in the header the caller used. Excludes `api_key` and `api_key_env`."),
+    available("backend.auth", OneOf(Passthrough::names), Unset, "Sends the caller's own key to the upstream, in the header the caller used. Excludes `api_key` and `api_key_env`."),
     available("backend.share_caller_key", Bool, Toml("false"), "With passthrough: accept callers' keys after a switch or fallback from a passthrough backend of another origin."),
     available("backend.signature_domain", Text("string"), Derived("the backend's name"), "Backends of the same domain can read each other's thinking."),
     available("backend.models", TextMap, Toml("{}"), "Model names to replace, as `\"pattern\" = \"name\"`. A pattern may end in `*`; the longest literal prefix wins. Replies carry the original name."),
     available("backend.default_model", Text("string"), Unset, "The model for requests that name none."),
     available("backend.family", Text(r#"`"auto"`, `"none"` or the name of a family"#), Toml(r#""auto""#), "How the model writes reasoning and tool calls in raw-text replies: `\"auto\"` derives it from the model's name, `\"none\"` turns parsing off. `throughline parse --family list` lists the families."),
-    available("backend.reasoning_format", OneOf(ReasoningFormat::NAMES), Toml(r#""split""#), "Where reasoning found in raw text goes: separate without its tags, separate with its tags, or into the content unchanged."),
-    available("backend.on_tool_parse_error", OneOf(OnError::NAMES), Toml(r#""error""#), "What a tool call in raw text that does not parse becomes: an error, or content."),
+    available("backend.reasoning_format", OneOf(ReasoningFormat::names), Toml(r#""split""#), "Where reasoning found in raw text goes: separate without its tags, separate with its tags, or into the content unchanged."),
+    available("backend.on_tool_parse_error", OneOf(OnError::names), Toml(r#""error""#), "What a tool call in raw text that does not parse becomes: an error, or content."),
     available("backend.thinking_compat", Table, Unset, "Rewrites thinking settings for an upstream that understands only one form."),
-    available("backend.thinking_compat.mode", OneOf(Compat::NAMES), Required, "The form the upstream understands."),
+    available("backend.thinking_compat.mode", OneOf(Compat::names), Required, "The form the upstream understands."),
     available("backend.thinking_compat.budget", Integer { min: 1024, max: i64::MAX }, Unset, "Thinking tokens for requests that name no budget."),
-    available("backend.replay", OneOf(Replay::NAMES), Toml(r#""verbatim""#), "How much earlier thinking is sent back to the upstream."),
+    available("backend.replay", OneOf(Replay::names), Toml(r#""verbatim""#), "How much earlier thinking is sent back to the upstream."),
     available("backend.retries", Integer { min: 0, max: 10 }, Toml("0"), "Retries after 429 and 5xx. Most clients retry themselves."),
     available("backend.cumulative", Bool, Toml("false"), "For `gemini`: each chunk of a streamed reply repeats everything before it."),
     available("backend.timeouts", Table, Unset, "How long to wait for the upstream."),
@@ -145,12 +145,12 @@ pub(super) const ROWS: &[Row] = &[
     available("route.fallback", TextList, Toml("[]"), "Backends to try in order if the active backend fails before its first byte."),
 
     available("thinking", Table, Unset, "Which stored thinking is sent, and how much is stored."),
-    available("thinking.policy", OneOf(Policy::NAMES), Toml(r#""origin""#), "Which stored blocks are sent: those whose origin the target can read, or of these only the blocks of the current session."),
-    available("thinking.unknown", OneOf(Unknown::NAMES), Toml(r#""try""#), "What happens to blocks of unknown origin: they are sent and removed if the upstream rejects them, or dropped."),
+    available("thinking.policy", OneOf(Policy::names), Toml(r#""origin""#), "Which stored blocks are sent: those whose origin the target can read, or of these only the blocks of the current session."),
+    available("thinking.unknown", OneOf(Unknown::names), Toml(r#""try""#), "What happens to blocks of unknown origin: they are sent and removed if the upstream rejects them, or dropped."),
     available("thinking.orphan_threshold", Duration, Toml(r#""5m""#), "Age at which an unconfirmed block is removed."),
     available("thinking.memory_limit", Size { min: MIB }, Toml(r#""256MiB""#), "Memory for blocks."),
-    available("thinking.tool_thinking", OneOf(ToolThinking::NAMES), Toml(r#""auto""#), "The order of thinking and tool calls: as client and model decide, all thinking before the first call, or also between calls."),
-    available("thinking.reasoning_fields", ListOf(ReasoningField::NAMES), Toml(r#"["reasoning", "reasoning_content"]"#), "The JSON members in which `openai_chat` clients get reasoning as plain text. `reasoning_details` is always sent."),
+    available("thinking.tool_thinking", OneOf(ToolThinking::names), Toml(r#""auto""#), "The order of thinking and tool calls: as client and model decide, all thinking before the first call, or also between calls."),
+    available("thinking.reasoning_fields", ListOf(ReasoningField::names), Toml(r#"["reasoning", "reasoning_content"]"#), "The JSON members in which `openai_chat` clients get reasoning as plain text. `reasoning_details` is always sent."),
 
     planned("pacing", Table, Unset, "How runs are cut into pieces."),
     planned("pacing.text", Text("string"), Toml(r#""immediate""#), "Pieces of text."),
@@ -168,7 +168,7 @@ pub(super) const ROWS: &[Row] = &[
     planned("projects", Table, Unset, "Defaults of new projects."),
     planned("projects.provider", Text("backend"), Derived("`route.default`"), "The backend."),
     planned("projects.model", Text("string"), Derived("that backend's `default_model`"), "The model."),
-    planned("projects.mode", OneOf(&["managed", "sealed"]), Toml(r#""managed""#), "Who holds the key."),
+    planned("projects.mode", OneOf(|| vec!["managed", "sealed"]), Toml(r#""managed""#), "Who holds the key."),
 
     planned("mcp", TableList, Unset, "An MCP tool server."),
     planned("mcp.name", Text("string"), Required, "Its name."),
@@ -238,8 +238,8 @@ impl Row {
         match self.key_type {
             Text(what) => what.to_owned(),
             Secret => "string".to_owned(),
-            OneOf(names) => quoted(names.iter().copied()),
-            ListOf(names) => format!("list of {}", quoted(names.iter().copied())),
+            OneOf(names) => quoted(names()),
+            ListOf(names) => format!("list of {}", quoted(names())),
             KeyType::Variant => {
                 let of_dialects = upstream::dialects_with_variants().map(|dialect| {
                     format!("for `{dialect}` {}", quoted(upstream::variants(dialect)))

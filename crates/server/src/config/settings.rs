@@ -4,13 +4,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use throughline_codec::dialects::UpstreamDialect;
-use throughline_codec::dialects::anthropic::Anthropic;
-use throughline_codec::dialects::gemini::Gemini;
-use throughline_codec::dialects::ollama::Ollama;
-use throughline_codec::dialects::openai_chat::OpenAiChat;
-use throughline_codec::dialects::openai_responses::OpenAiResponses;
 use throughline_codec::dialects::profile::Profile;
+use throughline_codec::dialects::{self, UpstreamDialect, anthropic};
 use throughline_conversations::sealed_store::Retention;
 use throughline_gateway::backend::{Auth, Compat, RawText, Replay, Timeouts};
 use throughline_gateway::route::Routes;
@@ -108,33 +103,20 @@ pub struct DebugLog {
     pub pretty_print: bool,
 }
 
-/// The API of an upstream.
+/// The API of an upstream, by its name: a dialect of the codec's table, or the simulator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Dialect {
-    /// The Anthropic Messages API.
-    Anthropic,
-    /// OpenAI's Chat Completions API, and the many servers that speak it.
-    OpenAiChat,
-    /// OpenAI's Responses API.
-    OpenAiResponses,
-    /// Google's `generateContent`.
-    Gemini,
-    /// Ollama's own `/api/chat`.
-    Ollama,
-    /// The built-in provider, which needs no network.
-    Simulator,
-}
+pub struct Dialect(pub(super) &'static str);
 
 impl Dialect {
-    /// The codec of the dialect. The simulator speaks Anthropic's unless `variant` names another.
+    /// The built-in provider, which needs no network.
+    pub const SIMULATOR: Self = Self("simulator");
+
+    /// The first dialect of the table. The simulator speaks it unless `variant` names another.
+    pub const DEFAULT: Self = Self(anthropic::NAME);
+
+    /// The codec of the dialect.
     pub fn upstream(self) -> &'static dyn UpstreamDialect {
-        match self {
-            Self::Anthropic | Self::Simulator => &Anthropic,
-            Self::OpenAiChat => &OpenAiChat,
-            Self::OpenAiResponses => &OpenAiResponses,
-            Self::Gemini => &Gemini,
-            Self::Ollama => &Ollama,
-        }
+        dialects::upstream(self.0).unwrap_or(&anthropic::Anthropic)
     }
 }
 

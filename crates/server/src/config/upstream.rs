@@ -2,8 +2,7 @@
 //! and which part of an address repeats the path that the dialect appends. `address` checks URLs.
 
 use throughline_canonical::Request;
-use throughline_codec::dialects::openai_chat::variants::VARIANTS;
-use throughline_codec::dialects::{CLIENT, ClientDialect, Target};
+use throughline_codec::dialects::{CLIENT, ClientDialect, Target, UPSTREAM, gemini, openai_chat};
 use throughline_gateway::backend::is_version;
 
 use super::address::{self, Base};
@@ -15,9 +14,7 @@ use super::values::{LocatedText, Section};
 
 /// Gemini models on Vertex.
 const VERTEX: &str = "vertex";
-/// Servers of Anthropic's dialect that accept thinking without a signature.
-const UNSIGNED: &str = "unsigned";
-/// Gemini servers whose chunks repeat everything before them.
+/// Servers whose chunks repeat everything before them. A key of its own adds it to the variant.
 const CUMULATIVE: &str = "cumulative";
 /// The variant for servers in a private network: most of them understand what vLLM does.
 const PRIVATE: &str = "vllm";
@@ -29,7 +26,7 @@ const OLLAMA_PORT: &str = ":11434";
 
 /// A provider recognized by its host.
 pub(super) struct Provider {
-    pub(super) dialect: Dialect,
+    pub(super) dialect: &'static str,
     /// The host, with at most one `*` for any characters.
     pub(super) host: &'static str,
     pub(super) variant: &'static str,
@@ -38,7 +35,7 @@ pub(super) struct Provider {
 }
 
 const fn chat(host: &'static str, variant: &'static str, prefix: &'static str) -> Provider {
-    Provider { dialect: Dialect::OpenAiChat, host, variant, prefix }
+    Provider { dialect: openai_chat::NAME, host, variant, prefix }
 }
 
 /// The known providers; docs/backends.md shows them.
@@ -56,7 +53,7 @@ pub(super) const PROVIDERS: &[Provider] = &[
     chat("generativelanguage.googleapis.com", "google", ""),
     chat("ollama.com", OLLAMA, ""),
     Provider {
-        dialect: Dialect::Gemini,
+        dialect: gemini::NAME,
         host: "*aiplatform.googleapis.com",
         variant: VERTEX,
         prefix: "",
@@ -65,23 +62,26 @@ pub(super) const PROVIDERS: &[Provider] = &[
 
 /// The dialects that have variants.
 pub(super) fn dialects_with_variants() -> impl Iterator<Item = Dialect> {
-    let dialects = Dialect::NAMES.iter().filter_map(|name| Dialect::from_name(name));
-    dialects.filter(|dialect| !variants(*dialect).is_empty())
+    all_dialects().filter(|dialect| !variants(*dialect).is_empty())
+}
+
+fn all_dialects() -> impl Iterator<Item = Dialect> {
+    Dialect::names().into_iter().filter_map(Dialect::from_name)
 }
 
 /// The values of `variant` for a dialect.
 pub(super) fn variants(dialect: Dialect) -> Vec<&'static str> {
-    match dialect {
-        Dialect::Anthropic => vec![UNSIGNED],
-        Dialect::OpenAiChat => VARIANTS.iter().map(|variant| variant.name).collect(),
-        Dialect::OpenAiResponses | Dialect::Ollama => Vec::new(),
-        Dialect::Gemini => vec![VERTEX],
-        Dialect::Simulator => {
-            [Dialect::OpenAiChat, Dialect::OpenAiResponses, Dialect::Gemini, Dialect::Ollama]
-                .map(Dialect::name)
-                .to_vec()
-        }
+    if dialect == Dialect::SIMULATOR {
+        return UPSTREAM.iter().skip(1).map(|dialect| dialect.name()).collect();
     }
+    let names = dialect.upstream().profiles().iter().map(|profile| profile.name);
+    names.filter(|name| !name.is_empty() && !name.ends_with(CUMULATIVE)).collect()
+}
+
+/// Whether some servers of a dialect repeat everything in each chunk.
+fn may_be_cumulative(dialect: Dialect) -> bool {
+    dialect != Dialect::SIMULATOR
+        && dialect.upstream().profiles().iter().any(|profile| profile.name == CUMULATIVE)
 }
 
 /// A dialect, and the variant of the server that speaks it.
@@ -95,9 +95,9 @@ impl WireFormat {
     /// The wire format of a backend without `variant`, derived from its address.
     fn from_address(dialect: Dialect, base: Option<&Base>) -> Self {
         let provider = base.and_then(|base| provider(dialect, &base.host));
-        let variant = match (dialect, provider) {
+        let variant = match (dialect.name(), provider) {
             (_, Some(provider)) => provider.variant,
-            (Dialect::OpenAiChat, None) => match base {
+            (openai_chat::NAME, None) => match base {
                 Some(base) if base.site.ends_with(OLLAMA_PORT) => OLLAMA,
                 Some(base) if !address::is_private(&base.host) => PUBLIC,
                 _ => PRIVATE,
@@ -137,10 +137,10 @@ pub(super) fn read_wire_format(
     let dialect = match dialect {
         Some(dialect) => dialect,
         // The missing dialect is reported; the variant may fit the dialect that was intended.
-        None => return WireFormat::from_address(Dialect::FIRST, None),
+        None => return WireFormat::from_address(Dialect::DEFAULT, None),
     };
     if let (true, Some(node)) = (cumulative, section.node("cumulative"))
-        && dialect != Dialect::Gemini
+        && !may_be_cumulative(dialect)
     {
         let message = format!("`cumulative` has no effect on the dialect `{dialect}`");
         let hint = "use it with `dialect = \"gemini\"`, or remove the line";
@@ -153,15 +153,15 @@ pub(super) fn read_wire_format(
         }
         // The simulator's variants are names of dialects.
         Some(written) => match Dialect::from_name(&written.text) {
-            Some(simulated) if dialect == Dialect::Simulator => {
+            Some(simulated) if dialect == Dialect::SIMULATOR => {
                 WireFormat::from_address(simulated, None)
             }
             _ => WireFormat { dialect, variant: written.text },
         },
-        None if dialect == Dialect::Simulator => WireFormat::from_address(Dialect::Anthropic, None),
+        None if dialect == Dialect::SIMULATOR => WireFormat::from_address(Dialect::DEFAULT, None),
         None => WireFormat::from_address(dialect, base),
     };
-    if cumulative && dialect == Dialect::Gemini {
+    if cumulative && may_be_cumulative(dialect) {
         let flags = [format.variant.as_str(), CUMULATIVE];
         format.variant = flags.join(" ").trim().to_owned();
     }
@@ -203,8 +203,7 @@ pub(super) fn trim(base: &Base, format: &WireFormat) -> Result<String, Problem> 
         }
         return Err(other_dialect(&found, base, before, dialect));
     }
-    let others = Dialect::NAMES.iter().filter_map(|name| Dialect::from_name(name));
-    for dialect in others.filter(|other| *other != format.dialect) {
+    for dialect in all_dialects().filter(|other| *other != format.dialect) {
         let known = provider(dialect, &base.host).is_some();
         let version = WireFormat::from_address(dialect, Some(base)).version();
         let theirs = !version.is_empty() && base.path.ends_with(&version);
@@ -240,7 +239,7 @@ fn without_repeated<'a>(path: &'a str, format: &WireFormat) -> &'a str {
     let appended = format.path();
     let starts = appended.rmatch_indices('/').map(|(at, _)| &appended[..at]);
     // Gemini has two versions; the dialect's path uses the newer one.
-    let newer = format.dialect == Dialect::Gemini && appended.starts_with("/v1beta/");
+    let newer = format.dialect.name() == gemini::NAME && appended.starts_with("/v1beta/");
     let older = newer.then_some("/v1");
     starts
         .filter(|start| !start.is_empty())
@@ -281,6 +280,6 @@ fn provider(dialect: Dialect, host: &str) -> Option<&'static Provider> {
             Some((start, end)) => host.strip_prefix(start).is_some_and(|rest| rest.ends_with(end)),
             None => host == provider.host,
         };
-        fits && provider.dialect == dialect
+        fits && provider.dialect == dialect.name()
     })
 }

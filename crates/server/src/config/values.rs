@@ -79,7 +79,7 @@ impl<'a> Section<'a> {
             let header = schema::header(self.path).unwrap_or_default();
             let expected = match schema::row(self.path, key).map(|row| row.key_type) {
                 Some(KeyType::OneOf(names)) => {
-                    format!("`{key}` to be {}", one_of(names.iter().copied()))
+                    format!("`{key}` to be {}", one_of(names()))
                 }
                 Some(KeyType::Text("URL")) => format!("a line `{key} = \"https://...\"`"),
                 _ => format!("a line `{key} = \"...\"`"),
@@ -254,7 +254,7 @@ impl FromNode for Vec<(LocatedText, LocatedText)> {
 
 impl<T: ConfigEnum> FromNode for T {
     fn read(node: &Node, row: &Row, report: &mut Report<'_>) -> Option<Self> {
-        let expected = one_of(T::NAMES.iter().copied());
+        let expected = one_of(T::names());
         let Some(name) = node.as_text() else {
             return wrong_type(report, node, row, &expected);
         };
@@ -263,7 +263,7 @@ impl<T: ConfigEnum> FromNode for T {
         }
         let verb = if matches!(row.key_type, KeyType::ListOf(_)) { "has" } else { "is" };
         let message = format!("`{}` {verb} {}", row.key(), shown(name));
-        let nearest = suggest::nearest(name, T::NAMES.iter().copied());
+        let nearest = suggest::nearest(name, T::names());
         fail(report, node, Problem::new(message).expected(expected).did_you_mean(nearest))
     }
 }

@@ -20,11 +20,11 @@ fn empty_file_has_all_defaults() {
                 base_url: Some("https://api.anthropic.com".to_owned()),
                 auth: Auth::Key("sk-ant-1".to_owned()),
                 default_model: Some("claude-sonnet-5".to_owned()),
-                ..plain("anthropic", Dialect::Anthropic)
+                ..plain("anthropic", Dialect("anthropic"))
             },
             Backend {
                 default_model: Some("claude-sonnet-5".to_owned()),
-                ..plain("simulator", Dialect::Simulator)
+                ..plain("simulator", Dialect::SIMULATOR)
             },
         ],
         route: Routes { default: "anthropic".to_owned(), rules: Vec::new(), fallback: Vec::new() },
@@ -51,7 +51,7 @@ fn plain(name: &str, dialect: Dialect) -> Backend {
         name: name.to_owned(),
         dialect,
         wire_dialect: match dialect {
-            Dialect::Simulator => Dialect::Anthropic,
+            Dialect::SIMULATOR => Dialect::DEFAULT,
             other => other,
         },
         variant: String::new(),
@@ -132,12 +132,12 @@ fn every_backend_key_is_read() {
             idle: Duration::from_secs(120),
             total: Duration::from_secs(3600),
         },
-        ..plain("own", Dialect::Anthropic)
+        ..plain("own", Dialect("anthropic"))
     };
     let key = Backend {
         base_url: Some("http://localhost:9001".to_owned()),
         auth: Auth::Key("written out".to_owned()),
-        ..plain("key", Dialect::Anthropic)
+        ..plain("key", Dialect("anthropic"))
     };
     assert_eq!(config.backends, [own, key]);
     assert_eq!(config.route.default, "own");

@@ -47,7 +47,7 @@ throughline.toml:10:8: `auth` is set together with `api_key`
       |        ^^^^^^^^^^^^^ expected only one of `api_key_env`, `api_key` and `auth`
 throughline.toml:14:11: `dialect` is `olama`
    14 | dialect = "olama"
-      |           ^^^^^^^ expected one of `anthropic`, `openai_chat`, `openai_responses`, `gemini`, `ollama`, `simulator`
+      |           ^^^^^^^ expected one of `anthropic`, `gemini`, `ollama`, `openai_chat`, `openai_responses`, `simulator`
       = did you mean `ollama`?
 throughline.toml:16:14: unknown key `conect` in [backend.timeouts]
    16 | timeouts = { conect = "5s" }
@@ -197,7 +197,7 @@ fn each_backend_is_checked() {
         ("name = 'x'\ndialect = 'antropic'", "did you mean `anthropic`?"),
         (
             "name = 'x'\ndialect = 'claude'",
-            "one of `anthropic`, `openai_chat`, `openai_responses`, `gemini`, `ollama`, `simulator`",
+            "one of `anthropic`, `gemini`, `ollama`, `openai_chat`, `openai_responses`, `simulator`",
         ),
         ("name = 'x'\ndialect = 'anthropic'", "expected a line `base_url = \"https://...\"`"),
         ("name = 'x'\ndialect = 'anthropic'\nbase_url = 'api.z.ai'", "`https://api.z.ai`"),

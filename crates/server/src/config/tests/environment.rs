@@ -186,7 +186,7 @@ fn ollama_server_of_the_environment_is_a_backend() {
         let config = Config::from_env(env).unwrap_or_else(|mistakes| panic!("{mistakes}"));
         let found = &config.backends[0];
         assert_eq!(found.base_url.as_deref(), Some(url), "{host}");
-        assert_eq!((found.dialect, &found.auth), (Dialect::Ollama, &Auth::None));
+        assert_eq!((found.dialect, &found.auth), (Dialect("ollama"), &Auth::None));
         assert_eq!(config.route.default, "ollama");
         assert_eq!(config.route.rules, []);
     }
@@ -212,10 +212,10 @@ fn every_key_adds_a_backend_and_rules_for_its_models() {
         ("DEEPSEEK_API_KEY", "k-deepseek"),
     ];
     let made = [
-        ("anthropic", "https://api.anthropic.com", Dialect::Anthropic, ""),
-        ("openai", "https://api.openai.com", Dialect::OpenAiResponses, ""),
-        ("gemini", "https://generativelanguage.googleapis.com", Dialect::Gemini, ""),
-        ("deepseek", "https://api.deepseek.com", Dialect::OpenAiChat, "deepseek-v4"),
+        ("anthropic", "https://api.anthropic.com", Dialect("anthropic"), ""),
+        ("openai", "https://api.openai.com", Dialect("openai_responses"), ""),
+        ("gemini", "https://generativelanguage.googleapis.com", Dialect("gemini"), ""),
+        ("deepseek", "https://api.deepseek.com", Dialect("openai_chat"), "deepseek-v4"),
     ];
     let rules = [
         ("claude-*", 0),

@@ -163,7 +163,7 @@ fn every_variant_is_known_to_the_codec() {
     let thought = Block::Thinking { text: "t".to_owned(), signature: None };
     let mut request = Request::default();
     request.messages.push(Message { role: Role::Assistant, content: vec![thought] });
-    for (dialect, variant) in [(Dialect::Anthropic, "unsigned"), (Dialect::Gemini, "vertex")] {
+    for (dialect, variant) in [(Dialect("anthropic"), "unsigned"), (Dialect("gemini"), "vertex")] {
         assert_eq!(variants(dialect), [variant]);
         let write = |variant| {
             let target = Target { model: "m", profile: dialect.upstream().profile(variant) };
@@ -196,7 +196,7 @@ fn other_combinations_are_rejected() {
         each_has_one_mistake(&[(&backend(dialect, &format!("{own}{lines}")), words)]);
     }
     for (lines, words) in [
-        ("variant = 'anthropc'", "expected one of `openai_chat`, `openai_responses`, `gemini`"),
+        ("variant = 'anthropc'", "expected one of `gemini`, `ollama`, `openai_chat`, `openai_responses`"),
         ("variant = 'gemni'", "did you mean `gemini`?"),
         ("variant = 'vllm'", "it is a variant of `dialect = \"openai_chat\"`"),
         ("variant = 'gemini'\ncumulative = true", "no effect on the dialect `simulator`"),
@@ -208,16 +208,16 @@ fn other_combinations_are_rejected() {
 #[test]
 fn simulator_speaks_the_dialect_of_its_variant() {
     for (lines, wire_dialect, variant) in [
-        ("", Dialect::Anthropic, ""),
-        ("variant = 'openai_chat'", Dialect::OpenAiChat, "vllm"),
-        ("variant = 'openai_responses'", Dialect::OpenAiResponses, ""),
-        ("variant = 'gemini'", Dialect::Gemini, ""),
+        ("", Dialect("anthropic"), ""),
+        ("variant = 'openai_chat'", Dialect("openai_chat"), "vllm"),
+        ("variant = 'openai_responses'", Dialect("openai_responses"), ""),
+        ("variant = 'gemini'", Dialect("gemini"), ""),
     ] {
         let config = good(&backend("simulator", lines));
         let found = &config.backends[0];
         assert_eq!(
             (found.dialect, found.wire_dialect, found.variant.as_str()),
-            (Dialect::Simulator, wire_dialect, variant)
+            (Dialect::SIMULATOR, wire_dialect, variant)
         );
         assert_eq!(found.wire_dialect.upstream().name(), wire_dialect.name());
         assert_eq!(found.base_url, None);
