@@ -14,6 +14,7 @@ mod conformance;
 mod deny;
 mod fuzz;
 mod gateway;
+mod lines;
 mod packages;
 mod ports;
 mod real_model;
@@ -32,6 +33,8 @@ Usage: cargo xtask COMMAND
      --keep-going    run the remaining steps after one has failed
   tidy               check rules that no compiler checks: borders, files, words, coverage
      --shrink        remove exceptions that are not needed from the lists of the rules
+  lines              count the lines of production code in each crate
+     --base COMMIT   also print the difference from this commit
   deny               check licences, duplicate versions and sources of dependencies
   advisories         check security advisories with cargo-deny, installing it if needed
   bless              rewrite the golden files of the corpus with the current output
@@ -66,6 +69,8 @@ fn main() -> ExitCode {
         Some((&"ci-step", [name])) => ci::run_step(name),
         Some((&"tidy", [])) => tidy::run(false),
         Some((&"tidy", ["--shrink"])) => tidy::run(true),
+        Some((&"lines", [])) => lines::run(None),
+        Some((&"lines", ["--base", commit])) => lines::run(Some(commit)),
         Some((&"deny", [])) => deny::run(),
         Some((&"advisories", [])) => deny::run_advisories(),
         Some((&"bless", [])) => bless::run(),

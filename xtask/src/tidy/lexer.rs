@@ -3,13 +3,13 @@
 
 /// One token and the line it begins in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Token<'a> {
-    pub(super) line: usize,
-    pub(super) kind: Kind<'a>,
+pub(crate) struct Token<'a> {
+    pub(crate) line: usize,
+    pub(crate) kind: Kind<'a>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind<'a> {
+pub(crate) enum Kind<'a> {
     /// An identifier or a keyword.
     Name(&'a str),
     /// A string literal, without quotes, as it is written.
@@ -20,7 +20,7 @@ pub(super) enum Kind<'a> {
 }
 
 /// All tokens of a source, except numbers, characters and lifetimes.
-pub(super) fn tokens(source: &str) -> Vec<Token<'_>> {
+pub(crate) fn tokens(source: &str) -> Vec<Token<'_>> {
     let mut lexer = Lexer { source, at: 0, line: 1 };
     let mut tokens = Vec::new();
     while lexer.at < source.len() {
@@ -33,7 +33,7 @@ pub(super) fn tokens(source: &str) -> Vec<Token<'_>> {
 }
 
 /// The tokens outside of tests: items under `#[cfg(test)]` and test functions are left out.
-pub(super) fn without_tests<'a>(tokens: &[Token<'a>]) -> Vec<Token<'a>> {
+pub(crate) fn without_tests<'a>(tokens: &[Token<'a>]) -> Vec<Token<'a>> {
     let mut kept = Vec::new();
     let mut at = 0;
     while at < tokens.len() {
@@ -80,7 +80,7 @@ fn item_length(tokens: &[Token<'_>]) -> usize {
 }
 
 /// The position of the bracket that closes the one at the beginning.
-pub(super) fn closing(tokens: &[Token<'_>], open: char, close: char) -> Option<usize> {
+pub(crate) fn closing(tokens: &[Token<'_>], open: char, close: char) -> Option<usize> {
     let mut depth = 0_usize;
     for (index, token) in tokens.iter().enumerate() {
         if token.kind == Kind::Punctuation(open) {
@@ -96,7 +96,7 @@ pub(super) fn closing(tokens: &[Token<'_>], open: char, close: char) -> Option<u
 }
 
 /// The names among these tokens.
-pub(super) fn names<'a>(tokens: &[Token<'a>]) -> impl Iterator<Item = &'a str> {
+pub(crate) fn names<'a>(tokens: &[Token<'a>]) -> impl Iterator<Item = &'a str> {
     tokens.iter().filter_map(|token| match token.kind {
         Kind::Name(name) => Some(name),
         _ => None,
@@ -104,7 +104,7 @@ pub(super) fn names<'a>(tokens: &[Token<'a>]) -> impl Iterator<Item = &'a str> {
 }
 
 /// Whether a file holds nothing but tests or benches, by its path.
-pub(super) fn is_test_file(path: &str) -> bool {
+pub(crate) fn is_test_file(path: &str) -> bool {
     ["/tests/", "/tests.rs", "/benches/"].iter().any(|part| path.contains(part))
         || path.ends_with("_tests.rs")
 }
@@ -216,7 +216,7 @@ fn character_length(rest: &str) -> usize {
     }
 }
 
-pub(super) fn is_word(character: char) -> bool {
+pub(crate) fn is_word(character: char) -> bool {
     character.is_alphanumeric() || character == '_'
 }
 

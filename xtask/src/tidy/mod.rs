@@ -9,7 +9,7 @@ mod dialect_imports;
 mod dialects;
 mod exceptions;
 mod functions;
-mod lexer;
+pub(crate) mod lexer;
 mod migrations;
 mod sources;
 mod vendor_names;
