@@ -11,6 +11,7 @@ use http_body_util::BodyExt;
 use serde_json::Value;
 use throughline_codec::dialects::openai_responses;
 use throughline_codec::dialects::openai_responses::state::{Progress, step};
+use throughline_codec::framing::MAX_REPLY_BYTES;
 use throughline_codec::framing::sse::Framer;
 use throughline_codec::json::EndDetector;
 use throughline_gateway::headers::BACKEND;
@@ -25,13 +26,11 @@ use super::create::Turn;
 
 /// How many pieces of a reply may wait for a slow reader.
 pub(super) const MAX_WAITING_PIECES: usize = 32;
-/// How many bytes of one event or of a whole response are read. A longer one still passes.
-pub(super) const MAX_EVENT_BYTES: usize = 64 << 20;
 
 /// Sends the pieces of a reply.
 type Sender = mpsc::Sender<Result<Frame<Bytes>, BoxError>>;
 
-/// Reads a response from the bytes of its reply.
+/// Reads a response from the bytes of its reply. One that is too long to read still passes.
 enum ResponseReader {
     Events { framer: Framer, progress: Progress },
     Whole { bytes: Vec<u8>, end: EndDetector },
@@ -41,7 +40,7 @@ impl ResponseReader {
     fn new(streamed: bool) -> Self {
         match streamed {
             true => {
-                Self::Events { framer: Framer::new(MAX_EVENT_BYTES), progress: Progress::default() }
+                Self::Events { framer: Framer::new(MAX_REPLY_BYTES), progress: Progress::default() }
             }
             false => Self::Whole { bytes: Vec::new(), end: EndDetector::default() },
         }
@@ -53,7 +52,7 @@ impl ResponseReader {
                 framer.push(piece, |frame, _| progress.take(step(frame.data).1));
             }
             Self::Whole { bytes, end } => {
-                if bytes.len() < MAX_EVENT_BYTES {
+                if bytes.len() < MAX_REPLY_BYTES {
                     bytes.extend_from_slice(piece);
                 }
                 end.push(piece);

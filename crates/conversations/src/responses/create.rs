@@ -13,9 +13,9 @@ use throughline_codec::dialects::{Accepted, Operation, ReplyIdentity, openai_res
 use throughline_gateway::backend::credential_fingerprint;
 use throughline_gateway::headers::callers_key;
 use throughline_gateway::reply::ReplyBody;
-use throughline_gateway::reply::events::TurnEvents;
 use throughline_gateway::thinking::random;
 use throughline_gateway::turn::request::{check_json, decompress_body};
+use throughline_gateway::turn::turn_reply::UnreadReply;
 use throughline_gateway::{IncomingRequest, unix_ms};
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
@@ -93,8 +93,8 @@ impl Responses {
         let turn = store.then_some(turn);
         match self.gateway.turn_events(incoming, accepted, permit).await {
             Err(finished) => plain(finished.reply),
-            Ok(events) if streams => self.stream(events, recorder, turn),
-            Ok(events) => self.whole(events, &recorder, turn).await,
+            Ok(reply) if streams => self.stream(reply, recorder, turn),
+            Ok(reply) => self.whole(reply, &recorder, turn).await,
         }
     }
 
@@ -185,14 +185,14 @@ impl Responses {
     /// Sends a reply as a stream of events, and stores it if there is a `turn`.
     fn stream(
         self: &Arc<Self>,
-        events: TurnEvents,
+        reply: UnreadReply,
         recorder: Recorder,
         turn: Option<Turn>,
     ) -> Answer {
         let (send, mut receive) = mpsc::channel(MAX_WAITING_PIECES);
         let pieces = futures_util::stream::poll_fn(move |context| receive.poll_recv(context));
-        let answer = events.head.stream(live(pieces));
-        let reply = ReplyEvents::new(events, recorder);
+        let answer = reply.head.stream(live(pieces));
+        let reply = ReplyEvents::new(reply, recorder);
         let mut recording = Recording::new(Arc::clone(self), reply, turn);
         tokio::spawn(async move {
             while let Some(events) = recording.next(send.closed()).await {
@@ -207,11 +207,11 @@ impl Responses {
     /// Sends a reply as one JSON object, and stores it if there is a `turn`.
     async fn whole(
         self: &Arc<Self>,
-        events: TurnEvents,
+        reply: UnreadReply,
         recorder: &Recorder,
         turn: Option<Turn>,
     ) -> Answer {
-        let (head, folded) = events.fold().await;
+        let (head, folded) = reply.fold().await;
         let reply = match folded {
             Ok(reply) => reply,
             Err(fault) => return plain(head.error(&fault)),

@@ -8,6 +8,7 @@ use throughline_codec::dialects::openai_responses::state::{
     Progress, Recorder, Written, WrittenEvent,
 };
 use throughline_gateway::reply::events::{TurnEvent, TurnEvents};
+use throughline_gateway::turn::turn_reply::UnreadReply;
 
 use super::Responses;
 use super::create::Turn;
@@ -19,8 +20,8 @@ pub(super) struct ReplyEvents {
 }
 
 impl ReplyEvents {
-    pub(super) fn new(events: TurnEvents, recorder: Recorder) -> Self {
-        Self { events, recorder }
+    pub(super) fn new(reply: UnreadReply, recorder: Recorder) -> Self {
+        Self { events: reply.into_events(), recorder }
     }
 
     /// Waits for the next events. `None` after the last one. Cancelling this loses nothing.
@@ -31,7 +32,6 @@ impl ReplyEvents {
                 match event {
                     TurnEvent::Event(event) => self.recorder.push(&event, &mut written),
                     TurnEvent::Silence(_) => self.recorder.keep_alive(&mut written),
-                    TurnEvent::Closed { .. } => {}
                 }
             }
         }

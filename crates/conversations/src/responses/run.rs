@@ -14,6 +14,7 @@ use throughline_codec::dialects::Accepted;
 use throughline_codec::dialects::openai_responses::state::{
     Broken, Progress, Recorder, Step, Written, WrittenEvent, step,
 };
+use throughline_codec::framing::MAX_REPLY_BYTES;
 use throughline_codec::framing::sse::Framer;
 use throughline_gateway::IncomingRequest;
 use throughline_gateway::thinking::store::StoreError;
@@ -23,7 +24,6 @@ use tokio::time::Instant;
 use super::Responses;
 use super::body::{Answer, plain};
 use super::by_id::belongs_to;
-use super::copy::MAX_EVENT_BYTES;
 use super::create::Turn;
 use super::recording::ReplyEvents;
 use super::stored::{Ownership, StoredResponse};
@@ -413,7 +413,7 @@ impl Responses {
         for piece in self.sealed_store.store.logged(&node.id, None).await? {
             for logged in self.open_piece(&node.id, &piece)? {
                 let mut found = Step::Other;
-                Framer::new(MAX_EVENT_BYTES).push(logged.event.as_bytes(), |frame, _| {
+                Framer::new(MAX_REPLY_BYTES).push(logged.event.as_bytes(), |frame, _| {
                     found = step(frame.data).1;
                 });
                 run.append([logged], vec![found]);

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use throughline_canonical::{BlockKey, EndReason, Fate, Fault, Loss, LossReason, LossSubject};
 use throughline_codec::dialects::profile::BlockRules;
 use throughline_codec::dialects::{Operation, Refusal, ReplyIdentity, UpstreamDialect};
+use throughline_codec::framing::MAX_REPLY_BYTES;
 use throughline_codec::framing::encoding::{Decoder, Encoding};
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -31,9 +32,6 @@ use crate::unix_ms;
 use crate::upstream::UpstreamBody;
 use crate::upstream::refusal_policy::{RefusedRequest, RejectedBlocks};
 use crate::upstream::send::{MAX_ERROR_BYTES, OutboundRequest, error_text, read_plain};
-
-/// How many bytes of a whole reply are read.
-const MAX_REPLY_BYTES: usize = 64 << 20;
 
 /// The headers in which providers say when to retry.
 const RETRY_HEADERS: [&str; 2] = ["retry-after", "retry-after-ms"];

@@ -5,6 +5,7 @@ use bytes::Bytes;
 use throughline_canonical::{Event, Fault, Transformation};
 use throughline_codec::dialects::blocks::ReplyReader;
 use throughline_codec::dialects::blocks::{PING, error_event};
+use throughline_codec::framing::MAX_REPLY_BYTES;
 
 use crate::plan::outlined::OutlinedPlan;
 use crate::relay::settle::Dropped;
@@ -14,9 +15,6 @@ use crate::thinking::capture::Capture;
 use crate::thinking::memory::Outcome;
 use crate::turn::ledger::Ledger;
 use crate::unix_ms;
-
-/// How many bytes of one event, or of one whole reply, are read.
-const MAX_EVENT_BYTES: usize = 64 << 20;
 
 /// Reads one reply while it passes.
 #[derive(Debug)]
@@ -44,10 +42,10 @@ impl BlockTap {
     pub(crate) fn new(ledger: Ledger, sent: SentPlan, events: bool) -> Self {
         let preview = if ledger.full_body { 48 } else { 0 };
         Self {
-            reader: if events {
-                ReplyReader::events(MAX_EVENT_BYTES)
-            } else {
-                ReplyReader::whole(MAX_EVENT_BYTES)
+            // One event may carry a whole document that the provider fetched.
+            reader: match events {
+                true => ReplyReader::events(MAX_REPLY_BYTES),
+                false => ReplyReader::whole(MAX_REPLY_BYTES),
             },
             capture: Capture::new(sent.plan.prefix, preview),
             ledger,

@@ -7,13 +7,11 @@ use bytes::Bytes;
 use throughline_canonical::{EndReason, Event, Fault, FaultKind};
 use throughline_codec::dialects::ReplyReader;
 use throughline_codec::dialects::passthrough::StreamInjector;
+use throughline_codec::framing::MAX_EVENT_BYTES;
 use throughline_codec::framing::sse::Framer;
 
 use crate::relay::Relay;
 use crate::reply::passthrough::Tap;
-
-/// How many bytes of one event are tracked, so that an unfinished event can be closed.
-const MAX_EVENT_BYTES: usize = 16 << 20;
 
 /// Reads one reply while it passes.
 pub(crate) struct OpaqueTap {

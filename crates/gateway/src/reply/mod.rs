@@ -1,8 +1,9 @@
 //! A reply on its way to the client: applies the lane's transform to the provider's bytes as they
-//! arrive, and enforces the timeouts. The transform gives bytes ([`ReplyBody`]) or canonical events
-//! ([`events::TurnEvents`]).
+//! arrive, and enforces the timeouts. The transform gives bytes ([`ReplyBody`]), canonical events
+//! ([`events::TurnEvents`]) or a whole reply (`folded`).
 
 pub mod events;
+pub(crate) mod folded;
 pub(crate) mod model_name;
 pub(crate) mod passthrough;
 pub(crate) mod translated;
@@ -218,7 +219,10 @@ impl Body for ReplyBody {
 /// One step of a live reply.
 type Polled<O> = Poll<Option<Result<O, BoxError>>>;
 
-#[allow(private_bounds, reason = "the outputs are bytes and events, and no other crate adds one")]
+#[allow(
+    private_bounds,
+    reason = "the outputs are bytes, events and a whole reply, and no other crate adds one"
+)]
 impl<O: Output> Live<O> {
     /// A reply that begins.
     pub(crate) fn new(

@@ -25,11 +25,10 @@ use self::error_reply::{Reply, TurnHeaders, turn_error};
 use self::log::SharedTurn;
 use self::record::Unanswered;
 use self::request::{IncomingRequest, RequestContent, read_request};
-use self::turn_reply::{FinishedReply, TurnReply};
+use self::turn_reply::{FinishedReply, TurnReply, UnreadReply};
 use crate::backend::{Auth, Backend};
 use crate::gateway::{Gateway, may_receive_key};
 use crate::plan::report;
-use crate::reply::events::TurnEvents;
 use crate::settings::Settings;
 use crate::upstream::refusal_policy::RetryPlan;
 use crate::upstream::send::{UpstreamAnswer, is_retryable};
@@ -45,15 +44,15 @@ impl Gateway {
         self.run(incoming, content.into(), permit).await.encode().await
     }
 
-    /// One turn whose reply the caller gets as canonical events, or a finished reply if there is no
+    /// One turn whose reply the caller reads as canonical events, or a finished reply if there is no
     /// model's answer.
     pub async fn turn_events(
         &self,
         incoming: IncomingRequest,
         accepted: Accepted,
         permit: OwnedSemaphorePermit,
-    ) -> Result<TurnEvents, Box<FinishedReply>> {
-        self.run(incoming, accepted.into(), permit).await.into_events()
+    ) -> Result<UnreadReply, Box<FinishedReply>> {
+        self.run(incoming, accepted.into(), permit).await.into_unread()
     }
 
     async fn run(

@@ -1,11 +1,14 @@
 //! The reply of a turn before it is encoded, and the ways to encode it.
 
+use std::fmt;
+
 use http::{HeaderValue, Response};
-use throughline_canonical::Fault;
+use throughline_canonical::{Fault, Reply as CanonicalReply};
 use throughline_codec::dialects::{ClientDialect, ReplyWriter};
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::reply::events::{EventList, TurnEvents};
+use crate::reply::folded::{FoldedReply, Folder};
 use crate::reply::translated::{Encoder, EventSink, EventSource, TranslatedReply};
 use crate::reply::{Clocks, Live, ReplyBody};
 use crate::turn::error_reply::{Reply, TurnHeaders, generated_reply, turn_error};
@@ -50,11 +53,11 @@ impl TurnReply {
         }
     }
 
-    /// The reply as events.
-    pub(crate) fn into_events(self) -> Result<TurnEvents, Box<FinishedReply>> {
+    /// The reply as events, not read yet.
+    pub(crate) fn into_unread(self) -> Result<UnreadReply, Box<FinishedReply>> {
         match self {
             Self::Finished(finished) => Err(finished),
-            Self::Events(events) => Ok(events.unread.into_events()),
+            Self::Events(events) => Ok(events.unread),
         }
     }
 }
@@ -99,8 +102,9 @@ pub(crate) struct EventReply {
 }
 
 /// A provider's reply of which only the head was read.
-pub(crate) struct UnreadReply {
-    pub(crate) head: ReplyHead,
+pub struct UnreadReply {
+    /// What is known about the reply, for its head.
+    pub head: ReplyHead,
     pub(crate) upstream: UpstreamBody,
     pub(crate) source: EventSource,
     pub(crate) clocks: Clocks,
@@ -115,9 +119,27 @@ impl UnreadReply {
         (head, live)
     }
 
-    fn into_events(self) -> TurnEvents {
-        let (head, live) = self.into_live(EventList::default());
-        TurnEvents { head, live }
+    /// The events, as they arrive.
+    pub fn into_events(self) -> TurnEvents {
+        TurnEvents(self.into_live(EventList::default()).1)
+    }
+
+    /// Reads the reply to its end and folds its events.
+    pub async fn fold(self) -> (ReplyHead, Result<CanonicalReply, Fault>) {
+        let (mut head, live) = self.into_live(Folder::default());
+        let FoldedReply { mut reply, losses } = FoldedReply::read(live).await;
+        head.turn.losses = losses;
+        let folded = match reply.fault.take() {
+            Some(fault) => Err(fault),
+            None => Ok(reply),
+        };
+        (head, folded)
+    }
+}
+
+impl fmt::Debug for UnreadReply {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("UnreadReply").field("head", &self.head).finish_non_exhaustive()
     }
 }
 
@@ -130,7 +152,7 @@ impl EventReply {
 
     /// A whole reply in the client's dialect: the events, folded.
     async fn into_whole(self) -> Reply {
-        let (head, reply) = self.unread.into_events().fold().await;
+        let (head, reply) = self.unread.fold().await;
         match reply {
             Ok(reply) => head.whole(ReplyBody::whole(self.writer.whole(&reply))),
             Err(fault) => head.error(&fault),

@@ -25,11 +25,11 @@ use crate::dialects::profile::Profile;
 use crate::dialects::shared::losses::lost_part;
 use crate::dialects::shared::members::{keep_only, read_count};
 use crate::dialects::shared::names;
-use crate::dialects::shared::reply_framing::{MAX_EVENT_BYTES, MAX_REPLY_BYTES};
 use crate::dialects::{
     Accepted, ClientDialect, ModelCard, Models, Operation, Outgoing, Refusal, ReplyIdentity,
     ReplyReader, ReplyWriter, RequestParts, Session, Target, UpstreamDialect,
 };
+use crate::framing::{MAX_EVENT_BYTES, MAX_REPLY_BYTES};
 
 pub mod client_reply;
 mod client_request;

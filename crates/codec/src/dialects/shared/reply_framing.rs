@@ -2,11 +2,7 @@
 
 use crate::framing::ndjson::Lines;
 use crate::framing::sse::{Frame, Framer};
-
-/// The longest event or line of a stream.
-pub(crate) const MAX_EVENT_BYTES: usize = 16 << 20;
-/// The longest whole reply.
-pub(crate) const MAX_REPLY_BYTES: usize = 64 << 20;
+use crate::framing::{MAX_EVENT_BYTES, MAX_REPLY_BYTES};
 
 /// An event, a line or a whole reply is longer than its limit.
 #[derive(Debug, PartialEq, Eq)]

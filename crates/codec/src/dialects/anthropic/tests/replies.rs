@@ -8,8 +8,8 @@ use throughline_canonical::{
 use super::super::client_reply::PING;
 use super::super::{Anthropic, upstream_reply};
 use super::{identity, read_reply, streamed, target, whole};
-use crate::dialects::shared::reply_framing::MAX_REPLY_BYTES;
 use crate::dialects::{ClientDialect, ReplyReader, UpstreamDialect};
+use crate::framing::MAX_REPLY_BYTES;
 use crate::framing::sse::Framer;
 
 fn started() -> Event<'static> {

@@ -6,7 +6,7 @@ use serde_json::json;
 use throughline_canonical::{EndReason, FaultKind};
 
 use super::*;
-use crate::dialects::shared::reply_framing::{MAX_EVENT_BYTES, MAX_REPLY_BYTES};
+use crate::framing::{MAX_EVENT_BYTES, MAX_REPLY_BYTES};
 
 fn candidate(parts: impl Into<Value>) -> Value {
     let parts = parts.into();

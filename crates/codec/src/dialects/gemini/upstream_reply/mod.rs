@@ -5,8 +5,8 @@ use throughline_canonical::{Event, Fault, FaultKind};
 use self::chunk::Answer;
 use self::objects::Objects;
 use crate::dialects::ReplyReader;
-use crate::dialects::shared::reply_framing::{MAX_EVENT_BYTES, MAX_REPLY_BYTES};
 use crate::framing::sse::Framer;
+use crate::framing::{MAX_EVENT_BYTES, MAX_REPLY_BYTES};
 
 pub mod chunk;
 pub mod cumulative;

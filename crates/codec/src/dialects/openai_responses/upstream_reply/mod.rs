@@ -10,8 +10,9 @@ use self::items::{Deltas, Items};
 use super::errors::kind_of_code;
 use crate::dialects::ReplyReader;
 use crate::dialects::shared::error_codes;
-use crate::dialects::shared::reply_framing::{MAX_EVENT_BYTES, MAX_REPLY_BYTES, ReplyFraming};
+use crate::dialects::shared::reply_framing::ReplyFraming;
 use crate::framing::sse::Frame;
+use crate::framing::{MAX_EVENT_BYTES, MAX_REPLY_BYTES};
 use crate::json::{
     Cursor, JsonError, Kind, Span, each_member, inside, number, slice, text, validate,
 };
