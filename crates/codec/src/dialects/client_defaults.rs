@@ -1,10 +1,15 @@
 //! What the gateway has to know about a client dialect, as data.
 
+use super::Operation;
 use super::custom_tools::CustomToolFormat;
 
 /// A client dialect.
 #[derive(Clone, Copy, Debug)]
 pub struct ClientDefaults {
+    /// The name in paths of the corpus, in configuration and in reports.
+    pub name: &'static str,
+    /// The paths without parameters, and what they ask for. The first one generates an answer.
+    pub paths: &'static [(&'static str, Operation)],
     /// A request without a thinking setting asks the model to think.
     pub thinks: bool,
     /// A request without a thinking setting shows the thinking of models that think anyway.
@@ -24,6 +29,8 @@ pub struct ClientDefaults {
 impl ClientDefaults {
     /// The values of most dialects of providers.
     pub const PLAIN: Self = Self {
+        name: "",
+        paths: &[],
         thinks: false,
         shows_thinking: false,
         returns_call_ids: true,

@@ -108,14 +108,21 @@ pub enum Models<'a> {
 
 /// A dialect that clients speak to us.
 pub trait ClientDialect: Sync {
-    /// The name in paths of the corpus, in configuration and in reports.
-    fn name(&self) -> &'static str;
-    /// The operation that a path of this dialect names; `None` if the path is unknown.
-    fn operation(&self, path: &str) -> Option<Operation>;
-    /// The path for [`Operation::Generate`]; it names the model in some dialects.
-    fn path_for(&self, model: &str) -> String;
     /// What the gateway has to know about it.
     fn defaults(&self) -> &'static ClientDefaults;
+    /// The name in paths of the corpus, in configuration and in reports.
+    fn name(&self) -> &'static str {
+        self.defaults().name
+    }
+    /// The operation that a path of this dialect names; `None` if the path is unknown.
+    fn operation(&self, path: &str) -> Option<Operation> {
+        let mut paths = self.defaults().paths.iter();
+        paths.find(|(known, _)| *known == path).map(|(_, operation)| *operation)
+    }
+    /// The path for [`Operation::Generate`]; it names the model in some dialects.
+    fn path_for(&self, _model: &str) -> String {
+        self.defaults().paths.first().map(|(path, _)| (*path).to_owned()).unwrap_or_default()
+    }
     /// Reads a request. A fault names the wrong member.
     fn read_request(&self, parts: &RequestParts<'_>) -> Result<Accepted, Fault>;
     /// The session of a request that this dialect has not read, such as a canonical one.

@@ -52,7 +52,7 @@ pub(super) struct Bare {
 }
 
 /// A part that only its provider can read.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct OpaquePart {
     /// Indexes of its message and of the part in it.
     pub at: (usize, usize),
@@ -73,9 +73,10 @@ pub struct OpaquePart {
 }
 
 /// The kinds of opaque parts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OpaqueKind {
     /// Readable reasoning, signed or not.
+    #[default]
     Thinking,
     /// Encrypted reasoning.
     Redacted,
@@ -208,16 +209,7 @@ pub(super) fn spans(elements: &[(Kind, Span)]) -> Vec<Span> {
 impl OpaquePart {
     /// A part with nothing but its position.
     pub(super) fn new(at: (usize, usize), kind: OpaqueKind) -> Self {
-        Self {
-            at,
-            kind,
-            texts: Vec::new(),
-            joint: "",
-            signature: None,
-            whole: Vec::new(),
-            room: None,
-            beside: false,
-        }
+        Self { at, kind, ..Self::default() }
     }
 
     /// The part as a canonical block.
@@ -254,6 +246,17 @@ impl OpaqueOutline {
     pub(super) fn of(body: &[u8]) -> Self {
         let start = body.len() - body.trim_ascii_start().len();
         Self { body: start..body.trim_ascii_end().len(), ..Self::default() }
+    }
+
+    /// As [`OpaqueOutline::of`], with the members `model` and `stream`.
+    pub(super) fn with_settings(body: &[u8], top: &[Member<'_>]) -> Self {
+        let model = find(top, "model").filter(|(_, member)| member.kind == Kind::String);
+        let stream = find(top, "stream");
+        Self {
+            model: model.map(|(_, member)| member.value.clone()),
+            stream: stream.is_some_and(|(_, member)| slice(body, &member.value) == b"true"),
+            ..Self::of(body)
+        }
     }
 
     /// The requested model.

@@ -46,7 +46,12 @@ pub trait Passthrough: Sync {
         signature.into()
     }
     /// Finds the model name in a stream event, given the event name and its data.
-    fn model_name_span(&self, event: &[u8], data: &[u8]) -> ModelNameSpan;
+    fn model_name_span(&self, _event: &[u8], data: &[u8]) -> ModelNameSpan {
+        match self.model_of(data) {
+            Some(name) => ModelNameSpan::Here(name),
+            None => ModelNameSpan::None,
+        }
+    }
     /// Finds the model name in a whole reply; the span excludes the quotes.
     fn model_of(&self, reply: &[u8]) -> Option<Span>;
     /// Creates the injector for a stream.
@@ -64,10 +69,6 @@ impl fmt::Debug for dyn Passthrough {
 pub(super) struct NoPassthrough;
 
 impl Passthrough for NoPassthrough {
-    fn model_name_span(&self, _: &[u8], _: &[u8]) -> ModelNameSpan {
-        ModelNameSpan::None
-    }
-
     fn model_of(&self, _: &[u8]) -> Option<Span> {
         None
     }

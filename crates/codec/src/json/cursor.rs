@@ -105,18 +105,46 @@ pub fn each_member<'a>(
     Ok(())
 }
 
+/// Finds a member of this type in the object at `start`. If there are several, the last one counts.
+pub fn find_member(
+    bytes: &[u8],
+    start: usize,
+    name: &[u8],
+    wanted: Kind,
+) -> Result<Option<Span>, JsonError> {
+    let mut found = None;
+    each_member(bytes, start, |key, kind, span| {
+        if key == name && kind == wanted {
+            found = Some(span);
+        }
+    })?;
+    Ok(found)
+}
+
 /// Visits the elements of the array at `start`: type and span of each.
 pub fn each_element(
     bytes: &[u8],
     start: usize,
     mut element: impl FnMut(Kind, Span),
 ) -> Result<(), JsonError> {
+    try_each_element(bytes, start, |kind, span| {
+        element(kind, span);
+        Ok(())
+    })
+}
+
+/// As [`each_element`], until `element` fails.
+pub fn try_each_element(
+    bytes: &[u8],
+    start: usize,
+    mut element: impl FnMut(Kind, Span) -> Result<(), JsonError>,
+) -> Result<(), JsonError> {
     let mut cursor = Cursor::at(bytes, start, usize::MAX);
     cursor.enter_array()?;
     let mut first = true;
     while cursor.element(&mut first)? {
         let kind = cursor.peek()?;
-        element(kind, cursor.skip()?);
+        element(kind, cursor.skip()?)?;
     }
     Ok(())
 }

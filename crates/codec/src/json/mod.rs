@@ -17,7 +17,8 @@ mod tree;
 pub(crate) use complete::{complete_object, finish_character};
 pub(crate) use cursor::{BitStack, Found, found_text};
 pub use cursor::{
-    Cursor, JsonError, Kind, Span, each_element, each_member, inside, number, slice, text, validate,
+    Cursor, JsonError, Kind, Span, each_element, each_member, find_member, inside, number, slice,
+    text, try_each_element, validate,
 };
 pub use deep::MAX_TREE_DEPTH;
 pub use edit::{Edits, append_member, quote, remove_elements};

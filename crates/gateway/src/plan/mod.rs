@@ -129,13 +129,16 @@ pub(crate) trait Plan: fmt::Debug + Send + Sync {
         response: Response<UpstreamBody>,
         permit: Option<OwnedSemaphorePermit>,
     ) -> ReplyFuture<'a>;
-    /// Builds the reply to the client from the backend's error.
+    /// Builds the reply to the client from the backend's error, which passes if no plan says
+    /// otherwise.
     fn error_reply(
         &self,
         gateway: &Gateway,
         attempt: &Attempt<'_>,
         error: Response<Bytes>,
-    ) -> TurnReply;
+    ) -> TurnReply {
+        gateway.forward_error(attempt, self.decision(), error)
+    }
 }
 
 impl Gateway {

@@ -148,13 +148,4 @@ impl Plan for OpaquePlan {
         });
         Box::pin(std::future::ready(Ok(reply.into())))
     }
-
-    fn error_reply(
-        &self,
-        gateway: &Gateway,
-        attempt: &Attempt<'_>,
-        error: Response<Bytes>,
-    ) -> TurnReply {
-        gateway.forward_error(attempt, &self.decision, error)
-    }
 }

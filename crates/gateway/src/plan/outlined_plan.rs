@@ -219,15 +219,6 @@ impl Plan for OutlinedPlan {
         });
         Box::pin(std::future::ready(Ok(reply.into())))
     }
-
-    fn error_reply(
-        &self,
-        gateway: &Gateway,
-        attempt: &Attempt<'_>,
-        error: Response<Bytes>,
-    ) -> TurnReply {
-        gateway.forward_error(attempt, &self.decision, error)
-    }
 }
 
 /// The body to send: the client's own bytes, maybe compressed, if nothing was edited.

@@ -40,21 +40,19 @@ const REFUSAL: &str = "refusal";
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AgUi;
 
-impl ClientDialect for AgUi {
-    fn name(&self) -> &'static str {
-        NAME
-    }
+static DEFAULTS: ClientDefaults = ClientDefaults {
+    name: NAME,
+    paths: &[(PATH, Operation::Generate)],
+    ..ClientDefaults::FRONT_END
+};
 
+impl ClientDialect for AgUi {
     fn operation(&self, path: &str) -> Option<Operation> {
         pinned(path).map(|_| Operation::Generate)
     }
 
-    fn path_for(&self, _: &str) -> String {
-        PATH.to_owned()
-    }
-
     fn defaults(&self) -> &'static ClientDefaults {
-        &ClientDefaults::FRONT_END
+        &DEFAULTS
     }
 
     fn read_request(&self, parts: &RequestParts<'_>) -> Result<Accepted, Fault> {

@@ -10,7 +10,7 @@ use throughline_canonical::{
 
 use super::{EFFORTS, NAME, record};
 use crate::dialects::RequestParts;
-use crate::json::{Cursor, JsonError, Kind, Node, Span, each_member, read_object, slice};
+use crate::json::{JsonError, Kind, Node, Span, each_element, find_member, read_object, slice};
 
 /// The members that the canonical request has a field for. All others are kept in `extra`.
 pub(super) const KNOWN: &[&str] = &[
@@ -401,25 +401,13 @@ impl RequestReader {
 
 fn inputs(body: &[u8]) -> Result<HashMap<(usize, usize), Span>, JsonError> {
     let mut found = HashMap::new();
-    let mut messages = None;
-    each_member(body, 0, |key, kind, span| {
-        if key == b"messages" && kind == Kind::Array {
-            messages = Some(span);
-        }
-    })?;
+    let messages = find_member(body, 0, b"messages", Kind::Array)?;
     for (at, message) in objects(body, messages)?.into_iter().enumerate() {
-        let mut content = None;
-        each_object_member(body, message, |key, kind, span| {
-            if key == b"content" && kind == Kind::Array {
-                content = Some(span);
-            }
-        })?;
+        let content = find_in(body, message, b"content", Kind::Array)?;
         for (number, block) in objects(body, content)?.into_iter().enumerate() {
-            each_object_member(body, block, |key, kind, span| {
-                if key == b"input" && kind == Kind::Object {
-                    found.insert((at, number), span);
-                }
-            })?;
+            if let Some(input) = find_in(body, block, b"input", Kind::Object)? {
+                found.insert((at, number), input);
+            }
         }
     }
     Ok(found)
@@ -429,27 +417,20 @@ fn inputs(body: &[u8]) -> Result<HashMap<(usize, usize), Span>, JsonError> {
 fn objects(body: &[u8], list: Option<Span>) -> Result<Vec<Option<Span>>, JsonError> {
     let mut found = Vec::new();
     if let Some(list) = list {
-        let mut cursor = Cursor::at(body, list.start, usize::MAX);
-        cursor.enter_array()?;
-        let mut first = true;
-        while cursor.element(&mut first)? {
-            let object = cursor.peek()? == Kind::Object;
-            let span = cursor.skip()?;
-            found.push(object.then_some(span));
-        }
+        each_element(body, list.start, |kind, span| {
+            found.push((kind == Kind::Object).then_some(span));
+        })?;
     }
     Ok(found)
 }
 
-fn each_object_member<'a>(
-    body: &'a [u8],
+fn find_in(
+    body: &[u8],
     object: Option<Span>,
-    member: impl FnMut(&'a [u8], Kind, Span),
-) -> Result<(), JsonError> {
-    match object {
-        Some(span) => each_member(body, span.start, member),
-        None => Ok(()),
-    }
+    name: &[u8],
+    kind: Kind,
+) -> Result<Option<Span>, JsonError> {
+    object.map_or(Ok(None), |object| find_member(body, object.start, name, kind))
 }
 
 fn opaque(node: &Node<'_>) -> Block {

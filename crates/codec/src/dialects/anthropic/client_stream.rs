@@ -17,7 +17,7 @@ use crate::dialects::{ReplyIdentity, ReplyWriter};
 use crate::json::{ObjectWriter, escape_bytes, quote_bytes};
 
 /// Writes one reply.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct StreamWriter {
     id: String,
     model: String,
@@ -31,10 +31,11 @@ pub struct StreamWriter {
     details: EndDetails,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Progress {
     /// The message has not started. It waits for the first block, because many providers report the
     /// input tokens in between.
+    #[default]
     Fresh,
     Begun,
     Ended,
@@ -74,16 +75,7 @@ enum BlockKind {
 impl StreamWriter {
     /// Creates a writer for the reply to a request that named this model.
     pub fn new(model: &str, identity: &ReplyIdentity) -> Self {
-        Self {
-            id: format!("msg_{}", identity.id),
-            model: model.to_owned(),
-            usage: Usage::default(),
-            state: Progress::Fresh,
-            next: 0,
-            open: VecDeque::new(),
-            called: false,
-            details: EndDetails::default(),
-        }
+        Self { id: format!("msg_{}", identity.id), model: model.to_owned(), ..Self::default() }
     }
 
     fn begin(&mut self, out: &mut Vec<u8>) {

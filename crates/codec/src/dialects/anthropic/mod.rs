@@ -72,25 +72,15 @@ const EFFORTS: [Effort; 5] =
 #[derive(Clone, Copy, Debug)]
 pub struct Anthropic;
 
+static DEFAULTS: ClientDefaults = ClientDefaults {
+    name: NAME,
+    paths: &[(PATH, Operation::Generate), (PATH_COUNT, Operation::CountTokens)],
+    ..ClientDefaults::PLAIN
+};
+
 impl ClientDialect for Anthropic {
-    fn name(&self) -> &'static str {
-        NAME
-    }
-
-    fn operation(&self, path: &str) -> Option<Operation> {
-        match path {
-            PATH => Some(Operation::Generate),
-            PATH_COUNT => Some(Operation::CountTokens),
-            _ => None,
-        }
-    }
-
-    fn path_for(&self, _: &str) -> String {
-        PATH.to_owned()
-    }
-
     fn defaults(&self) -> &'static ClientDefaults {
-        &ClientDefaults::PLAIN
+        &DEFAULTS
     }
 
     fn read_request(&self, parts: &RequestParts<'_>) -> Result<Accepted, Fault> {

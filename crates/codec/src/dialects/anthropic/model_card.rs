@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 use throughline_canonical::Fault;
 
 use super::EFFORTS;
-use crate::dialects::shared::model_card::{page_length, place_of};
+use crate::dialects::shared::model_card::{index_of, page_length};
 use crate::dialects::{ModelCard, Models};
 
 /// Reads one model or a list.
@@ -23,8 +23,8 @@ pub fn write(models: Models<'_>, query: &str) -> Result<Value, Fault> {
         Models::All(cards) => cards,
     };
     let limit = page_length(query, "limit", 1)?;
-    let after = place_of(cards, query, "after_id")?;
-    let before = place_of(cards, query, "before_id")?;
+    let after = index_of(cards, query, "after_id")?;
+    let before = index_of(cards, query, "before_id")?;
     let (page, has_more) = match (after, before) {
         // The page before this model; clients follow it backwards.
         (None, Some(before)) => {

@@ -10,6 +10,7 @@ use crate::dialects::{ReplyIdentity, ReplyWriter};
 use crate::json::escape_bytes;
 
 /// Writes one reply.
+#[derive(Default)]
 pub(super) struct Writer {
     id: String,
     /// The client's name of the model.
@@ -29,10 +30,7 @@ impl Writer {
             id: identity.id.clone(),
             model: identity.model(request).to_owned(),
             hidden: request.thinking.show == Some(Show::Hidden),
-            untold: Vec::new(),
-            silent: Vec::new(),
-            written: 0,
-            ended: false,
+            ..Self::default()
         }
     }
 

@@ -26,7 +26,7 @@ pub(super) const KEEP_ALIVE: &[u8] = b"\n\n";
 const HIDDEN: &str = "[Some reasoning was hidden for safety reasons]";
 
 /// Writes one reply.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Writer {
     /// The bytes after the candidates of every chunk.
     tail: String,
@@ -46,9 +46,10 @@ pub struct Writer {
 }
 
 /// The framing of a streamed reply.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Framing {
     /// Server-sent events.
+    #[default]
     Events,
     /// One growing list.
     List {
@@ -91,18 +92,7 @@ impl Writer {
         tail.push_str(",\"responseId\":");
         quote_into(&identity.id, &mut tail);
         tail.push('}');
-        Self {
-            tail,
-            piece: String::new(),
-            framing,
-            open: OpenBlocks::default(),
-            usage: Usage::default(),
-            answer_bytes: 0,
-            thought: false,
-            grounding: Grounding::default(),
-            details: EndDetails::default(),
-            ended: false,
-        }
+        Self { tail, framing, ..Self::default() }
     }
 
     /// Starts a chunk.

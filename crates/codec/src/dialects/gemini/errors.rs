@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 use throughline_canonical::{Fault, FaultKind};
 
-use crate::dialects::shared::error_codes;
+use crate::dialects::shared::{error_codes, fault_status};
 
 const RETRY: &str = "type.googleapis.com/google.rpc.RetryInfo";
 
@@ -116,17 +116,10 @@ fn kind_of_status(status: &str) -> Option<FaultKind> {
 
 fn kind_of_code(code: u16) -> FaultKind {
     match code {
-        401 => FaultKind::Unauthenticated,
-        403 => FaultKind::Forbidden,
-        404 => FaultKind::NotFound,
-        409 => FaultKind::Conflict,
-        413 => FaultKind::TooLarge,
-        429 => FaultKind::RateLimited,
-        408 | 504 => FaultKind::TimedOut,
-        499 | 502 => FaultKind::Unreachable,
-        503 | 529 => FaultKind::Overloaded,
-        400..500 => FaultKind::Invalid,
-        _ => FaultKind::Internal,
+        402 => FaultKind::Invalid,
+        // The provider's client closed the connection.
+        499 => FaultKind::Unreachable,
+        _ => fault_status::kind_of(code),
     }
 }
 

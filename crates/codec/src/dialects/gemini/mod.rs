@@ -71,13 +71,9 @@ pub const SKIP_SIGNATURE: &str = "skip_thought_signature_validator";
 pub struct Gemini;
 
 static DEFAULTS: ClientDefaults =
-    ClientDefaults { wants_signed_calls: true, ..ClientDefaults::PLAIN };
+    ClientDefaults { name: NAME, wants_signed_calls: true, ..ClientDefaults::PLAIN };
 
 impl ClientDialect for Gemini {
-    fn name(&self) -> &'static str {
-        NAME
-    }
-
     fn loss_of(&self, event: &Event<'_>) -> Option<Loss> {
         match event {
             Event::EndExplained(details) if client_reply::category(details).is_some() => None,

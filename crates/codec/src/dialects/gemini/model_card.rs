@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use throughline_canonical::Fault;
 
-use crate::dialects::shared::model_card::{page_length, place_of};
+use crate::dialects::shared::model_card::{index_of, page_length};
 use crate::dialects::{ModelCard, Models};
 
 /// Reads one model or a list.
@@ -26,8 +26,8 @@ pub fn write(models: Models<'_>, query: &str) -> Result<Value, Fault> {
         // As if absent.
         length = usize::MAX;
     }
-    let after = match place_of(cards, query, "pageToken")? {
-        None => place_of(cards, query, "page_token")?,
+    let after = match index_of(cards, query, "pageToken")? {
+        None => index_of(cards, query, "page_token")?,
         after => after,
     };
     let rest = &cards[after.map_or(0, |after| after + 1)..];

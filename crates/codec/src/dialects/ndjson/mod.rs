@@ -26,21 +26,15 @@ const PATH: &str = "/ndjson/chat";
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NdJson;
 
+static DEFAULTS: ClientDefaults = ClientDefaults {
+    name: NAME,
+    paths: &[(PATH, Operation::Generate)],
+    ..ClientDefaults::FRONT_END
+};
+
 impl ClientDialect for NdJson {
-    fn name(&self) -> &'static str {
-        NAME
-    }
-
-    fn operation(&self, path: &str) -> Option<Operation> {
-        (path == PATH).then_some(Operation::Generate)
-    }
-
-    fn path_for(&self, _: &str) -> String {
-        PATH.to_owned()
-    }
-
     fn defaults(&self) -> &'static ClientDefaults {
-        &ClientDefaults::FRONT_END
+        &DEFAULTS
     }
 
     fn read_request(&self, parts: &RequestParts<'_>) -> Result<Accepted, Fault> {

@@ -93,22 +93,15 @@ impl Endpoint {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Ollama;
 
-static DEFAULTS: ClientDefaults =
-    ClientDefaults { thinks: true, returns_call_ids: false, ..ClientDefaults::PLAIN };
+static DEFAULTS: ClientDefaults = ClientDefaults {
+    name: NAME,
+    paths: &[(PATH_CHAT, Operation::Generate), (PATH_GENERATE, Operation::Generate)],
+    thinks: true,
+    returns_call_ids: false,
+    ..ClientDefaults::PLAIN
+};
 
 impl ClientDialect for Ollama {
-    fn name(&self) -> &'static str {
-        NAME
-    }
-
-    fn operation(&self, path: &str) -> Option<Operation> {
-        matches!(path, PATH_CHAT | PATH_GENERATE).then_some(Operation::Generate)
-    }
-
-    fn path_for(&self, _: &str) -> String {
-        PATH_CHAT.to_owned()
-    }
-
     fn defaults(&self) -> &'static ClientDefaults {
         &DEFAULTS
     }

@@ -19,8 +19,8 @@ use crate::dialects::profile::Profile;
 use crate::dialects::shared::losses::lost_part;
 use crate::dialects::shared::{names, openai_errors, openai_models};
 use crate::dialects::{
-    Accepted, ClientDialect, ModelCard, Models, Operation, Outgoing, Refusal, ReplyIdentity,
-    ReplyReader, ReplyWriter, RequestParts, Session, Target, UpstreamDialect,
+    Accepted, ClientDialect, ModelCard, Operation, Outgoing, Refusal, ReplyIdentity, ReplyReader,
+    ReplyWriter, RequestParts, Session, Target, UpstreamDialect,
 };
 
 mod annotations;
@@ -52,18 +52,14 @@ const CUSTOM: &str = "custom";
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OpenAiChat;
 
-static DEFAULTS: ClientDefaults =
-    ClientDefaults { custom_tools: Some(&custom_tools::CALLS), ..ClientDefaults::PLAIN };
+static DEFAULTS: ClientDefaults = ClientDefaults {
+    name: NAME,
+    paths: &[(PATH, Operation::Generate)],
+    custom_tools: Some(&custom_tools::CALLS),
+    ..ClientDefaults::PLAIN
+};
 
 impl ClientDialect for OpenAiChat {
-    fn name(&self) -> &'static str {
-        NAME
-    }
-
-    fn operation(&self, path: &str) -> Option<Operation> {
-        (path == PATH).then_some(Operation::Generate)
-    }
-
     fn loss_of(&self, event: &Event<'_>) -> Option<Loss> {
         match event {
             // Content is plain text here. Opaque parts of some servers cannot be written into it.
@@ -80,10 +76,6 @@ impl ClientDialect for OpenAiChat {
             }
             event => lost_part(event, NAME),
         }
-    }
-
-    fn path_for(&self, _: &str) -> String {
-        PATH.to_owned()
     }
 
     fn defaults(&self) -> &'static ClientDefaults {
@@ -104,10 +96,6 @@ impl ClientDialect for OpenAiChat {
 
     fn lists_as(&self, upstream: &str) -> bool {
         openai_models::DIALECTS.contains(&upstream)
-    }
-
-    fn write_models(&self, models: Models<'_>, _: &str) -> Result<Value, Fault> {
-        Ok(openai_models::write(models))
     }
 }
 

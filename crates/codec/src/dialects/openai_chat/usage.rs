@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 use throughline_canonical::Usage;
 
 use super::variants::Variant;
-use crate::json::{JsonError, Kind, Span, each_member, number};
+use crate::json::{JsonError, Kind, Span, each_member, find_member, number};
 
 /// Reads the token counts of a reply.
 pub(super) fn read(json: &[u8], usage: &Span, variant: &Variant) -> Result<Usage, JsonError> {
@@ -49,11 +49,8 @@ pub(super) fn read(json: &[u8], usage: &Span, variant: &Variant) -> Result<Usage
         })?;
     }
     if let Some(details) = completion_details {
-        each_member(json, details.start, |key, kind, span| {
-            if key == b"reasoning_tokens" && kind == Kind::Number {
-                thinking = number(json, &span).or(thinking);
-            }
-        })?;
+        let tokens = find_member(json, details.start, b"reasoning_tokens", Kind::Number)?;
+        thinking = tokens.and_then(|span| number(json, &span)).or(thinking);
     }
     let mut output = completion;
     if variant.counts_thinking_apart

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use throughline_canonical::{Fault, FaultKind};
 
 use crate::dialects::RefusalKind;
-use crate::dialects::shared::error_codes;
+use crate::dialects::shared::{error_codes, fault_status};
 
 /// The status and the body of an error before a reply.
 pub(super) fn write(fault: &Fault) -> (u16, Vec<u8>) {
@@ -59,18 +59,11 @@ pub(super) fn kind_of_code(code: &str) -> Option<FaultKind> {
 
 /// Reads an error that arrives instead of a reply.
 pub(super) fn read(status: u16, body: &[u8]) -> Fault {
-    let kind = match status {
-        401 => FaultKind::Unauthenticated,
-        403 => FaultKind::Forbidden,
-        404 => FaultKind::NotFound,
-        408 | 504 => FaultKind::TimedOut,
-        409 => FaultKind::Conflict,
-        413 => FaultKind::TooLarge,
-        429 => FaultKind::RateLimited,
-        400..=499 => FaultKind::Invalid,
-        503 | 529 => FaultKind::Overloaded,
-        500 => FaultKind::Internal,
-        _ => FaultKind::Unreachable,
+    let kind = match (status, fault_status::kind_of(status)) {
+        (402, _) => FaultKind::Invalid,
+        // Another status than 500 comes from a proxy in between.
+        (status, FaultKind::Internal) if status != 500 => FaultKind::Unreachable,
+        (_, kind) => kind,
     };
     let value: Value = serde_json::from_slice(body).unwrap_or_default();
     // Some servers send only the message, some omit the envelope.

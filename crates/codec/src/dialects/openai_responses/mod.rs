@@ -32,8 +32,8 @@ use crate::dialects::profile::Profile;
 use crate::dialects::shared::members::{keep_only, read_count};
 use crate::dialects::shared::{names, openai_models};
 use crate::dialects::{
-    Accepted, ClientDialect, ModelCard, Models, Operation, Outgoing, Refusal, ReplyIdentity,
-    ReplyReader, ReplyWriter, RequestParts, Session, Target, UpstreamDialect,
+    Accepted, ClientDialect, ModelCard, Operation, Outgoing, Refusal, ReplyIdentity, ReplyReader,
+    ReplyWriter, RequestParts, Session, Target, UpstreamDialect,
 };
 
 /// The dialect's name.
@@ -64,26 +64,14 @@ const PHASE: &str = "phase=";
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OpenAiResponses;
 
-static DEFAULTS: ClientDefaults =
-    ClientDefaults { custom_tools: Some(&custom_tools::CALLS), ..ClientDefaults::PLAIN };
+static DEFAULTS: ClientDefaults = ClientDefaults {
+    name: NAME,
+    paths: &[(PATH, Operation::Generate), (PATH_COUNT, Operation::CountTokens)],
+    custom_tools: Some(&custom_tools::CALLS),
+    ..ClientDefaults::PLAIN
+};
 
 impl ClientDialect for OpenAiResponses {
-    fn name(&self) -> &'static str {
-        NAME
-    }
-
-    fn operation(&self, path: &str) -> Option<Operation> {
-        match path {
-            PATH => Some(Operation::Generate),
-            PATH_COUNT => Some(Operation::CountTokens),
-            _ => None,
-        }
-    }
-
-    fn path_for(&self, _: &str) -> String {
-        PATH.to_owned()
-    }
-
     fn defaults(&self) -> &'static ClientDefaults {
         &DEFAULTS
     }
@@ -102,10 +90,6 @@ impl ClientDialect for OpenAiResponses {
 
     fn lists_as(&self, upstream: &str) -> bool {
         openai_models::DIALECTS.contains(&upstream)
-    }
-
-    fn write_models(&self, models: Models<'_>, _: &str) -> Result<Value, Fault> {
-        Ok(openai_models::write(models))
     }
 
     fn write_count(&self, tokens: u64) -> Vec<u8> {

@@ -66,7 +66,7 @@ pub(crate) fn page_length(query: &str, name: &str, least: usize) -> Result<usize
 }
 
 /// The index of the model that this query member names.
-pub(crate) fn place_of(
+pub(crate) fn index_of(
     cards: &[ModelCard],
     query: &str,
     name: &str,

@@ -3,7 +3,7 @@
 use serde_json::Value;
 use throughline_canonical::{Fault, FaultKind};
 
-use super::error_codes;
+use super::{error_codes, fault_status};
 use crate::json::{Kind, Span, slice};
 
 /// Reads an error that arrives instead of a reply.
@@ -11,7 +11,7 @@ pub(crate) fn read(status: u16, body: &[u8]) -> Fault {
     let value = serde_json::from_slice::<Value>(body).unwrap_or_default();
     let error = error_of(&value);
     let kind = match status {
-        401 | 403 | 404 | 409 | 413 | 429 | 500.. | 402 | 408 => kind_of_status(status),
+        401 | 403 | 404 | 409 | 413 | 429 | 500.. | 402 | 408 => fault_status::kind_of(status),
         // The error type says more than a plain 400.
         _ => match kind_of(error) {
             FaultKind::Internal => FaultKind::Invalid,
@@ -77,7 +77,7 @@ fn code_of(error: &Value) -> Option<&str> {
 fn kind_of(error: &Value) -> FaultKind {
     let code = error.get("code").or_else(|| error.get("status"));
     if let Some(status) = code.and_then(Value::as_u64) {
-        return kind_of_status(u16::try_from(status).unwrap_or(500));
+        return fault_status::kind_of(u16::try_from(status).unwrap_or(500));
     }
     let words = [code, error.get("type")].into_iter().flatten();
     words.filter_map(Value::as_str).find_map(kind_of_word).unwrap_or(FaultKind::Internal)
@@ -108,22 +108,6 @@ fn kind_of_word(word: &str) -> Option<FaultKind> {
         "invalid_request_error" | "BadRequestError" | "INVALID_ARGUMENT" => FaultKind::Invalid,
         _ => return None,
     })
-}
-
-fn kind_of_status(status: u16) -> FaultKind {
-    match status {
-        401 => FaultKind::Unauthenticated,
-        402 | 403 => FaultKind::Forbidden,
-        404 => FaultKind::NotFound,
-        408 | 504 => FaultKind::TimedOut,
-        409 => FaultKind::Conflict,
-        413 => FaultKind::TooLarge,
-        429 => FaultKind::RateLimited,
-        400..=499 => FaultKind::Invalid,
-        502 => FaultKind::Unreachable,
-        503 | 529 => FaultKind::Overloaded,
-        _ => FaultKind::Internal,
-    }
 }
 
 /// Whether a message of Ollama says that the model does not think. Ollama uses it in all its dialects.

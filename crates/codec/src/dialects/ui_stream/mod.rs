@@ -39,6 +39,8 @@ pub fn resumes(path: &str) -> bool {
 pub struct UiStream;
 
 static DEFAULTS: ClientDefaults = ClientDefaults {
+    name: NAME,
+    paths: &[(PATH, Operation::Generate)],
     stream_headers: &[
         ("x-vercel-ai-ui-message-stream", "v1"),
         ("cache-control", "no-cache"),
@@ -49,18 +51,6 @@ static DEFAULTS: ClientDefaults = ClientDefaults {
 };
 
 impl ClientDialect for UiStream {
-    fn name(&self) -> &'static str {
-        NAME
-    }
-
-    fn operation(&self, path: &str) -> Option<Operation> {
-        (path == PATH).then_some(Operation::Generate)
-    }
-
-    fn path_for(&self, _: &str) -> String {
-        PATH.to_owned()
-    }
-
     fn defaults(&self) -> &'static ClientDefaults {
         &DEFAULTS
     }

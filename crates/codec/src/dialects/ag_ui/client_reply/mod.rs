@@ -25,7 +25,7 @@ mod activity;
 pub(super) mod frames;
 
 /// Writes the events of one run.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Writer {
     run: Run,
     identity: String,
@@ -82,16 +82,8 @@ impl Writer {
             identity: identity.id.clone(),
             model: identity.model(request).to_owned(),
             hidden: request.thinking.show == Some(Show::Hidden),
-            open: Vec::new(),
-            messages: 0,
-            assistant: None,
-            calls: Vec::new(),
-            held: None,
-            thinking: 0,
-            report: EndReport::default(),
             activity: Activity::new(format!("waiting_{}", identity.id)),
-            started: false,
-            ended: false,
+            ..Self::default()
         }
     }
 

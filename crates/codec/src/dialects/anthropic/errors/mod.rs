@@ -2,7 +2,7 @@
 
 use throughline_canonical::{Fault, FaultKind};
 
-use crate::dialects::shared::error_codes;
+use crate::dialects::shared::{error_codes, fault_status};
 use crate::json::{JsonError, Kind, Span, each_member, inside, text};
 
 pub mod refusal;
@@ -22,19 +22,7 @@ pub(super) fn read_fault(status: u16, body: &[u8]) -> Fault {
         fault.message = format!("the provider answered with status {status}");
     }
     if fault.kind == FaultKind::Internal {
-        fault.kind = match status {
-            401 => FaultKind::Unauthenticated,
-            402 | 403 => FaultKind::Forbidden,
-            404 => FaultKind::NotFound,
-            408 | 504 => FaultKind::TimedOut,
-            409 => FaultKind::Conflict,
-            413 => FaultKind::TooLarge,
-            429 => FaultKind::RateLimited,
-            502 => FaultKind::Unreachable,
-            503 | 529 => FaultKind::Overloaded,
-            400..=499 => FaultKind::Invalid,
-            _ => FaultKind::Internal,
-        };
+        fault.kind = fault_status::kind_of(status);
     }
     fault
 }

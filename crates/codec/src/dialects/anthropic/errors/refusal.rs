@@ -5,7 +5,7 @@
 
 use crate::dialects::Refusal;
 use crate::dialects::shared::refusal;
-use crate::json::{Kind, each_member, text};
+use crate::json::{Kind, find_member, text};
 
 /// Classifies an error reply; `None` if it is not about thinking.
 pub fn classify(status: u16, body: &[u8]) -> Option<Refusal> {
@@ -32,20 +32,9 @@ fn error_message(body: &[u8]) -> Option<String> {
 
 /// A string member of `{"error":{...}}`.
 fn error_member(body: &[u8], name: &[u8]) -> Option<String> {
-    let (mut error, mut member) = (None, None);
-    each_member(body, 0, |key, kind, span| {
-        if key == b"error" && kind == Kind::Object {
-            error = Some(span);
-        }
-    })
-    .ok()?;
-    each_member(body, error?.start, |key, kind, span| {
-        if key == name && kind == Kind::String {
-            member = Some(text(body, &span).into_owned());
-        }
-    })
-    .ok()?;
-    member
+    let error = find_member(body, 0, b"error", Kind::Object).ok()??;
+    let member = find_member(body, error.start, name, Kind::String).ok()??;
+    Some(text(body, &member).into_owned())
 }
 
 #[cfg(test)]

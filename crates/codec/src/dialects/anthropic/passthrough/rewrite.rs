@@ -8,7 +8,7 @@ use super::super::upstream_request::write_thinking;
 use super::outline::{Block, BlockKind, Content, Outline};
 use super::settings::is;
 use crate::json::{
-    Edits, Kind, Span, append_member, each_member, quote, remove_elements, slice, text,
+    Edits, Kind, Span, append_member, each_member, find_member, quote, remove_elements, slice, text,
 };
 
 pub use crate::dialects::passthrough::PLACEHOLDER;
@@ -239,12 +239,7 @@ pub fn reply_model(json: &[u8]) -> Option<Span> {
     })
     .ok()?;
     if let Some(message) = message {
-        each_member(json, message.start, |key, kind, span| {
-            if key == b"model" && kind == Kind::String {
-                model = Some(span);
-            }
-        })
-        .ok()?;
+        model = find_member(json, message.start, b"model", Kind::String).ok()?.or(model);
     }
     model.map(|span| span.start + 1..span.end - 1)
 }

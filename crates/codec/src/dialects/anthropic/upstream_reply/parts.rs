@@ -11,7 +11,8 @@ use super::super::NAME;
 use super::super::errors::refusal;
 use super::DEPTH;
 use crate::json::{
-    Cursor, JsonError, Kind, Span, each_element, each_member, inside, number, slice, text,
+    Cursor, JsonError, Kind, Span, each_element, each_member, find_member, inside, number, slice,
+    text,
 };
 
 /// A block with the content that came with its start.
@@ -155,11 +156,8 @@ pub(super) fn read_usage(json: &[u8], usage: &Span) -> Result<Usage, JsonError> 
         })?;
     }
     if let Some(details) = details {
-        each_member(json, details.start, |key, kind, span| {
-            if key == b"thinking_tokens" && kind == Kind::Number {
-                counts.thinking = number(json, &span);
-            }
-        })?;
+        let tokens = find_member(json, details.start, b"thinking_tokens", Kind::Number)?;
+        counts.thinking = tokens.and_then(|span| number(json, &span));
     }
     Ok(counts)
 }

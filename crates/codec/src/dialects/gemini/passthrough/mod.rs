@@ -6,7 +6,7 @@ use super::client_reply::KEEP_ALIVE;
 use super::{Gemini, address, errors};
 use crate::dialects::RequestParts;
 use crate::dialects::opaque_outline::OpaqueOutline;
-use crate::dialects::passthrough::{ModelNameSpan, Passthrough, StreamInjector, close_event};
+use crate::dialects::passthrough::{Passthrough, StreamInjector, close_event};
 use crate::dialects::profile::Profile;
 use crate::json::{Kind, Span, each_member};
 
@@ -31,13 +31,6 @@ impl Passthrough for Gemini {
         match part {
             Some(part) => format!("contents.{content}.parts.{part}"),
             None => format!("contents.{content}"),
-        }
-    }
-
-    fn model_name_span(&self, _: &[u8], data: &[u8]) -> ModelNameSpan {
-        match self.model_of(data) {
-            Some(name) => ModelNameSpan::Here(name),
-            None => ModelNameSpan::None,
         }
     }
 
@@ -78,6 +71,7 @@ impl StreamInjector for Injector {
 mod tests {
     use super::*;
     use crate::dialects::UpstreamDialect;
+    use crate::dialects::passthrough::ModelNameSpan;
 
     #[test]
     fn path_changes_only_for_a_renamed_model() {

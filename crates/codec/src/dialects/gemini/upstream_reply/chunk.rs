@@ -16,7 +16,7 @@ use super::partial_arguments::PartialArguments;
 use super::repeats::{CompleteCall, Repeats};
 use super::usage::{Counts, count};
 use crate::dialects::shared::block_emitter::{BlockEmitter, Growing};
-use crate::json::{Cursor, JsonError, Kind, Span, each_member, number, slice, text};
+use crate::json::{Cursor, JsonError, Kind, Span, each_member, find_member, number, slice, text};
 
 /// Deeper nesting is skipped.
 const DEPTH: usize = 256;
@@ -179,15 +179,9 @@ impl Answer {
             read.retain(|one| self.cited.insert(one.key()));
             self.grounded.append(&mut read);
         }
-        let mut parts = None;
-        if let Some(content) = content {
-            each_member(json, content.start, |key, kind, span| {
-                if key == b"parts" && kind == Kind::Array {
-                    parts = Some(span);
-                }
-            })?;
-        }
-        if let Some(parts) = parts {
+        if let Some(content) = content
+            && let Some(parts) = find_member(json, content.start, b"parts", Kind::Array)?
+        {
             self.read_parts(json, &parts, out)?;
         }
         self.cite_rest(out);

@@ -18,6 +18,7 @@ mod whole;
 const KEEP_ALIVE: &[u8] = b" ";
 
 /// Writes one reply.
+#[derive(Default)]
 pub(super) struct Writer {
     /// The client's name of the model, else the provider's.
     pub(super) model: String,
@@ -60,13 +61,7 @@ impl Writer {
         Self {
             model: identity.model(request).to_owned(),
             hidden: request.thinking.show == Some(Show::Hidden),
-            open: OpenBlocks::default(),
-            blocks: 0,
-            lines: 0,
-            answered: false,
-            report: EndReport::default(),
-            failed: None,
-            ended: false,
+            ..Self::default()
         }
     }
 

@@ -6,6 +6,7 @@ use super::super::ChatSession;
 use crate::dialects::ReplyIdentity;
 
 /// What a client wants to see of a reply.
+#[derive(Default)]
 pub(crate) struct Form {
     /// Whether it wants token counts.
     pub(crate) include_usage: bool,

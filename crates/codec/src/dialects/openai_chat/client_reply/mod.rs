@@ -23,6 +23,7 @@ mod whole;
 
 /// Writes one reply. Many fields: the content of a chunk depends on everything that was written
 /// before.
+#[derive(Default)]
 pub(super) struct Writer {
     /// Members that identify the reply.
     pub(super) id: String,
@@ -56,8 +57,9 @@ pub(super) struct Writer {
 }
 
 /// The kind of reasoning shown last.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
 enum Shown {
+    #[default]
     Nothing,
     Reasoning,
     Notice,
@@ -127,19 +129,7 @@ impl Writer {
             form,
             head: head.into_bytes(),
             tail,
-            role_said: false,
-            blocks: OpenBlocks::default(),
-            annotations: Vec::new(),
-            details: EndDetails::default(),
-            answer_length: 0,
-            reasoned: 0,
-            shown: Shown::Nothing,
-            called: 0,
-            refused: false,
-            usage: Usage::default(),
-            failed: false,
-            ended: false,
-            escaped: String::new(),
+            ..Self::default()
         }
     }
 

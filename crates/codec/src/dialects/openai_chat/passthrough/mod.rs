@@ -8,10 +8,10 @@ use super::detail_meta::DetailMeta;
 use super::{OpenAiChat, errors};
 use crate::dialects::RequestParts;
 use crate::dialects::opaque_outline::{self, OpaqueOutline};
-use crate::dialects::passthrough::{ModelNameSpan, Passthrough, StreamInjector, close_event};
+use crate::dialects::passthrough::{Passthrough, StreamInjector, close_event};
 use crate::dialects::profile::Profile;
 use crate::dialects::shared::keep_alive;
-use crate::json::{Kind, Span, each_member};
+use crate::json::{Kind, Span, find_member};
 
 mod complete;
 mod outline;
@@ -45,22 +45,9 @@ impl Passthrough for OpenAiChat {
         }
     }
 
-    fn model_name_span(&self, _: &[u8], data: &[u8]) -> ModelNameSpan {
-        match self.model_of(data) {
-            Some(name) => ModelNameSpan::Here(name),
-            None => ModelNameSpan::None,
-        }
-    }
-
     fn model_of(&self, reply: &[u8]) -> Option<Span> {
-        let mut name = None;
-        each_member(reply, 0, |key, kind, span| {
-            if key == b"model" && kind == Kind::String {
-                name = Some(span.start + 1..span.end - 1);
-            }
-        })
-        .ok()?;
-        name
+        let name = find_member(reply, 0, b"model", Kind::String).ok()??;
+        Some(name.start + 1..name.end - 1)
     }
 
     fn injector(&self) -> Box<dyn StreamInjector> {

@@ -9,7 +9,7 @@ use crate::dialects::opaque_outline::{
     Bare, Member, OpaqueKind, OpaqueOutline, OpaquePart, Part, Room, Signature, find, find_text,
     members, spans, wholes,
 };
-use crate::json::{JsonError, Kind, Span, number, slice, text};
+use crate::json::{JsonError, Kind, Span, number, text};
 
 /// Replaces content of which nothing may be sent.
 const FILLER: &str = r#"{"type":"text","text":"[reasoning omitted]"}"#;
@@ -24,12 +24,7 @@ const CALL_SIGNATURES: [&[&str]; 3] = [
 /// Reads a request.
 pub(super) fn read(body: &[u8]) -> Result<OpaqueOutline, JsonError> {
     let top = members(body, 0)?;
-    let mut outline = OpaqueOutline::of(body);
-    outline.model = find(&top, "model")
-        .filter(|(_, member)| member.kind == Kind::String)
-        .map(|(_, member)| member.value.clone());
-    outline.stream =
-        find(&top, "stream").is_some_and(|(_, member)| slice(body, &member.value) == b"true");
+    let mut outline = OpaqueOutline::with_settings(body, &top);
     let Some((_, messages)) = find(&top, "messages") else {
         return Ok(outline);
     };

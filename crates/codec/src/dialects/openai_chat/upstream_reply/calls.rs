@@ -7,7 +7,9 @@ use throughline_canonical::{BlockStart, Delta, Event};
 
 use super::super::{CUSTOM, NAME};
 use crate::dialects::shared::block_emitter::BlockEmitter;
-use crate::json::{Cursor, JsonError, Kind, Span, each_member, escape, number, slice, text};
+use crate::json::{
+    Cursor, JsonError, Kind, Span, each_member, escape, find_member, number, slice, text,
+};
 
 /// One call.
 #[derive(Debug, Default)]
@@ -276,11 +278,6 @@ fn read_function<'a>(
 }
 
 fn signature<'a>(json: &'a [u8], object: &Span) -> Result<Option<Cow<'a, str>>, JsonError> {
-    let mut found = None;
-    each_member(json, object.start, |key, kind, span| {
-        if key == b"thought_signature" && kind == Kind::String && span.len() > 2 {
-            found = Some(text(json, &span));
-        }
-    })?;
-    Ok(found)
+    let found = find_member(json, object.start, b"thought_signature", Kind::String)?;
+    Ok(found.filter(|span| span.len() > 2).map(|span| text(json, &span)))
 }

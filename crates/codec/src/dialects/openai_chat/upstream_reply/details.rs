@@ -3,7 +3,9 @@
 
 use std::borrow::Cow;
 
-use crate::json::{Cursor, JsonError, Kind, Span, each_member, number, slice, text};
+use crate::json::{
+    JsonError, Kind, Span, each_member, find_member, number, slice, text, try_each_element,
+};
 
 /// The kind of a piece.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -46,12 +48,7 @@ pub(super) fn each<'a>(
     list: &Span,
     mut piece: impl FnMut(Detail<'a>),
 ) -> Result<(), JsonError> {
-    let mut cursor = Cursor::at(json, list.start, usize::MAX);
-    cursor.enter_array()?;
-    let mut first = true;
-    while cursor.element(&mut first)? {
-        let kind = cursor.peek()?;
-        let span = cursor.skip()?;
+    try_each_element(json, list.start, |kind, span| {
         match kind {
             Kind::Object => piece(Detail { json: slice(json, &span), ..read(json, &span)? }),
             Kind::String => {
@@ -59,8 +56,8 @@ pub(super) fn each<'a>(
             }
             _ => {}
         }
-    }
-    Ok(())
+        Ok(())
+    })
 }
 
 fn read<'a>(json: &'a [u8], object: &Span) -> Result<Detail<'a>, JsonError> {
@@ -119,19 +116,12 @@ fn each_text<'a>(
     list: &Span,
     mut found: impl FnMut(Cow<'a, str>),
 ) -> Result<(), JsonError> {
-    let mut cursor = Cursor::at(json, list.start, usize::MAX);
-    cursor.enter_array()?;
-    let mut first = true;
-    while cursor.element(&mut first)? {
-        let object = cursor.peek()? == Kind::Object;
-        let span = cursor.skip()?;
-        if object {
-            each_member(json, span.start, |key, kind, span| {
-                if key == b"text" && kind == Kind::String {
-                    found(text(json, &span));
-                }
-            })?;
+    try_each_element(json, list.start, |kind, span| {
+        if kind == Kind::Object
+            && let Some(span) = find_member(json, span.start, b"text", Kind::String)?
+        {
+            found(text(json, &span));
         }
-    }
-    Ok(())
+        Ok(())
+    })
 }

@@ -22,6 +22,7 @@ pub(super) mod recorder;
 pub(super) mod response;
 
 /// Writes one reply.
+#[derive(Default)]
 pub(super) struct Writer {
     /// The unique id of the reply.
     identity: String,
@@ -50,8 +51,9 @@ pub(super) struct Writer {
     last: Option<String>,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
 enum Progress {
+    #[default]
     Waiting,
     Writing,
     Ended,
@@ -63,18 +65,7 @@ impl Writer {
             identity: escaped(&identity.id),
             settings: settings(request, identity.model(request), store),
             created: identity.created,
-            sequence: 0,
-            progress: Progress::Waiting,
-            open: BTreeMap::new(),
-            pending: None,
-            done: Vec::new(),
-            items: 0,
-            opaque: BTreeMap::new(),
-            citations: BTreeMap::new(),
-            details: EndDetails::default(),
-            usage: Usage::default(),
-            refused: false,
-            last: None,
+            ..Self::default()
         }
     }
 
@@ -405,18 +396,9 @@ impl ReplyWriter for Writer {
             identity: self.identity.clone(),
             settings: self.settings.clone(),
             created: self.created,
-            sequence: 0,
             progress: Progress::Writing,
-            open: BTreeMap::new(),
-            pending: None,
-            done: Vec::new(),
-            items: 0,
-            opaque: BTreeMap::new(),
-            citations: BTreeMap::new(),
-            details: EndDetails::default(),
             usage: reply.usage,
-            refused: false,
-            last: None,
+            ..Self::default()
         };
         let reason = reply.reason.as_ref().unwrap_or(&EndReason::Cut);
         let declines = |block: &Block| matches!(block, Block::Refusal { .. });

@@ -8,7 +8,7 @@ use crate::dialects::RequestParts;
 use crate::dialects::opaque_outline::OpaqueOutline;
 use crate::dialects::passthrough::{ModelNameSpan, Passthrough, StreamInjector, close_event};
 use crate::framing::sse::Frame;
-use crate::json::{Kind, Span, each_member, number, text};
+use crate::json::{Kind, Span, each_member, find_member, number, text};
 
 mod outline;
 
@@ -23,8 +23,7 @@ impl Passthrough for OpenAiResponses {
 
     fn model_name_span(&self, _: &[u8], data: &[u8]) -> ModelNameSpan {
         // Most events are deltas, which do not name the model and need no search.
-        let response = member(data, 0, b"response", Kind::Object);
-        match response.and_then(|response| name_in(data, response.start)) {
+        match response(data).and_then(|response| name_in(data, response.start)) {
             Some(name) => ModelNameSpan::Here(name),
             None => ModelNameSpan::None,
         }
@@ -39,19 +38,13 @@ impl Passthrough for OpenAiResponses {
     }
 }
 
-fn member(json: &[u8], start: usize, name: &[u8], wanted: Kind) -> Option<Span> {
-    let mut found = None;
-    each_member(json, start, |key, kind, span| {
-        if key == name && kind == wanted {
-            found = Some(span);
-        }
-    })
-    .ok()?;
-    found
+/// The response in an event.
+fn response(event: &[u8]) -> Option<Span> {
+    find_member(event, 0, b"response", Kind::Object).ok()?
 }
 
 fn name_in(json: &[u8], start: usize) -> Option<Span> {
-    let name = member(json, start, b"model", Kind::String)?;
+    let name = find_member(json, start, b"model", Kind::String).ok()??;
     Some(name.start + 1..name.end - 1)
 }
 
@@ -75,7 +68,7 @@ impl StreamInjector for Injector {
         if self.begun {
             return;
         }
-        let Some(response) = member(data, 0, b"response", Kind::Object) else {
+        let Some(response) = response(data) else {
             return;
         };
         self.begun = true;

@@ -7,7 +7,7 @@ use crate::dialects::opaque_outline::{
     Member, OpaqueKind, OpaqueOutline, OpaquePart, Part, Signature, find, find_text, members,
     spans, wholes,
 };
-use crate::json::{JsonError, Kind, Span, slice, text};
+use crate::json::{JsonError, Kind, Span, text};
 
 /// Replaces a conversation of which nothing may be sent.
 const FILLER: &str = r#"{"type":"message","role":"assistant","content":"[reasoning omitted]"}"#;
@@ -15,12 +15,7 @@ const FILLER: &str = r#"{"type":"message","role":"assistant","content":"[reasoni
 /// Reads a request.
 pub(super) fn read(body: &[u8]) -> Result<OpaqueOutline, JsonError> {
     let top = members(body, 0)?;
-    let mut outline = OpaqueOutline::of(body);
-    outline.model = find(&top, "model")
-        .filter(|(_, member)| member.kind == Kind::String)
-        .map(|(_, member)| member.value.clone());
-    outline.stream =
-        find(&top, "stream").is_some_and(|(_, member)| slice(body, &member.value) == b"true");
+    let mut outline = OpaqueOutline::with_settings(body, &top);
     let Some((_, input)) = find(&top, "input").filter(|(_, input)| input.kind == Kind::Array)
     else {
         return Ok(outline);

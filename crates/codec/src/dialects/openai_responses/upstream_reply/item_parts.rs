@@ -3,16 +3,17 @@
 use std::borrow::Cow;
 
 use super::ItemPosition;
-use crate::json::{Cursor, JsonError, Kind as Json, Span, each_member, inside, text};
+use crate::json::{JsonError, Kind as Json, Span, each_member, inside, text, try_each_element};
 
 /// The kind of growing content, which also identifies the kind of item.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Kind {
     Message,
     Refusal,
     Summary,
     Reasoning,
     Call,
+    #[default]
     Opaque,
 }
 
@@ -29,6 +30,7 @@ impl Kind {
 }
 
 /// The members of an item.
+#[derive(Default)]
 pub(super) struct ItemParts<'a> {
     pub(super) kind: Kind,
     pub(super) word: &'a [u8],
@@ -44,18 +46,7 @@ pub(super) struct ItemParts<'a> {
 
 impl<'a> ItemParts<'a> {
     pub(super) fn read(data: &'a [u8], item: &Span) -> Result<Self, JsonError> {
-        let mut parts = Self {
-            kind: Kind::Opaque,
-            word: b"",
-            id: None,
-            call_id: None,
-            name: None,
-            arguments: None,
-            phase: None,
-            encrypted: None,
-            summary: None,
-            content: None,
-        };
+        let mut parts = Self::default();
         each_member(data, item.start, |key, kind, span| {
             let slot = match (key, kind) {
                 (b"type", Json::String) => {
@@ -119,14 +110,10 @@ pub(super) fn each_part<'a>(
     list: &Span,
     mut part: impl FnMut(u64, Part<'a>),
 ) -> Result<(), JsonError> {
-    let mut cursor = Cursor::at(data, list.start, usize::MAX);
-    cursor.enter_array()?;
-    let (mut first, mut index) = (true, 0);
-    while cursor.element(&mut first)? {
-        let kind = cursor.peek()?;
-        let span = cursor.skip()?;
+    let mut index = 0;
+    try_each_element(data, list.start, |kind, span| {
         if kind != Json::Object {
-            continue;
+            return Ok(());
         }
         let mut found = Part::default();
         each_member(data, span.start, |key, kind, span| match (key, kind) {
@@ -137,8 +124,8 @@ pub(super) fn each_part<'a>(
         })?;
         part(index, found);
         index += 1;
-    }
-    Ok(())
+        Ok(())
+    })
 }
 
 /// Joins the texts of parts with blank lines.

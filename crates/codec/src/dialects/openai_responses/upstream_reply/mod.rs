@@ -14,7 +14,8 @@ use crate::dialects::shared::reply_framing::ReplyFraming;
 use crate::framing::sse::Frame;
 use crate::framing::{MAX_EVENT_BYTES, MAX_REPLY_BYTES};
 use crate::json::{
-    Cursor, JsonError, Kind, Span, each_member, inside, number, slice, text, validate,
+    JsonError, Kind, Span, each_member, find_member, inside, number, slice, text, try_each_element,
+    validate,
 };
 
 mod item_parts;
@@ -277,17 +278,12 @@ impl ReplyState {
         self.items.close(out);
         let reason = match (status, &head.incomplete) {
             (b"incomplete", Some(details)) => {
-                let mut reason = EndReason::Length;
-                each_member(json, details.start, |key, kind, span| {
-                    if key == b"reason" && kind == Kind::String {
-                        reason = match text(json, &span).as_ref() {
-                            "max_output_tokens" => EndReason::Length,
-                            "content_filter" => EndReason::Refusal,
-                            other => EndReason::Other(other.to_owned()),
-                        };
-                    }
-                })?;
-                reason
+                let reason = find_member(json, details.start, b"reason", Kind::String)?;
+                match reason.map(|span| text(json, &span)).as_deref() {
+                    None | Some("max_output_tokens") => EndReason::Length,
+                    Some("content_filter") => EndReason::Refusal,
+                    Some(other) => EndReason::Other(other.to_owned()),
+                }
             }
             (b"incomplete", None) => EndReason::Length,
             _ if self.items.refused() => EndReason::Refusal,
@@ -317,18 +313,14 @@ fn each_item(
     list: &Span,
     mut each: impl FnMut(u64, &Span) -> Result<(), JsonError>,
 ) -> Result<(), JsonError> {
-    let mut cursor = Cursor::at(json, list.start, usize::MAX);
-    cursor.enter_array()?;
-    let (mut first, mut index) = (true, 0);
-    while cursor.element(&mut first)? {
-        let kind = cursor.peek()?;
-        let item = cursor.skip()?;
+    let mut index = 0;
+    try_each_element(json, list.start, |kind, item| {
         if kind == Kind::Object {
             each(index, &item)?;
         }
         index += 1;
-    }
-    Ok(())
+        Ok(())
+    })
 }
 
 /// The members of an event.

@@ -17,6 +17,7 @@ use crate::json::{ObjectWriter, quote_bytes};
 mod step;
 
 /// Writes one reply.
+#[derive(Default)]
 pub(super) struct Writer {
     form: ClientView,
     open: Vec<Part>,
@@ -31,8 +32,9 @@ pub(super) struct Writer {
 }
 
 /// The progress of the reply.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
 enum Progress {
+    #[default]
     New,
     Begun,
     Failed,
@@ -40,7 +42,7 @@ enum Progress {
 }
 
 /// What the client knows and wants to see.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 struct ClientView {
     message_id: String,
     /// The client's name of the model.
@@ -82,16 +84,7 @@ impl Writer {
     }
 
     fn with(form: ClientView) -> Self {
-        Self {
-            form,
-            open: Vec::new(),
-            held: None,
-            parts: 0,
-            sources: 0,
-            called: false,
-            report: EndReport::default(),
-            state: Progress::New,
-        }
+        Self { form, ..Self::default() }
     }
 
     /// Writes the start, once. `theirs` is the provider's name of the model.
