@@ -35,7 +35,7 @@ fn count(commit: Option<&str>) -> Result<BTreeMap<String, usize>, Failure> {
         Some(commit) => git(&["ls-tree", "-r", "--name-only", commit])?,
         None => git(&["ls-files", "--cached", "--others", "--exclude-standard"])?,
     };
-    let mut counts = BTreeMap::new();
+    let mut sources = Vec::new();
     for path in listed.lines() {
         let Some(name) = crate_of(path) else { continue };
         let text = match commit {
@@ -43,9 +43,23 @@ fn count(commit: Option<&str>) -> Result<BTreeMap<String, usize>, Failure> {
             // A deleted file may still be in the index.
             None => std::fs::read_to_string(workspace::root().join(path)).unwrap_or_default(),
         };
-        *counts.entry(name.to_owned()).or_default() += code_lines(&text);
+        sources.push((name, path, text));
+    }
+    let tests: BTreeSet<String> =
+        sources.iter().flat_map(|(_, path, text)| test_modules(path, text)).collect();
+    let mut counts = BTreeMap::new();
+    for (name, path, text) in &sources {
+        let lines = if tests.contains(*path) { 0 } else { code_lines(text) };
+        *counts.entry((*name).to_owned()).or_default() += lines;
     }
     Ok(counts)
+}
+
+/// The files of modules that a source declares for tests only.
+fn test_modules(path: &str, text: &str) -> Vec<String> {
+    let (folder, _) = path.rsplit_once('/').unwrap_or_default();
+    let names = text.split("#[cfg(test)]\nmod ").skip(1).filter_map(|rest| rest.split_once(';'));
+    names.map(|(name, _)| format!("{folder}/{name}.rs")).collect()
 }
 
 fn git(arguments: &[&str]) -> Result<String, Failure> {
@@ -83,6 +97,12 @@ mod tests {
         let text = "//! Why.\n\nuse a;\n/* b\n */\nconst C: &str = \"d\n\ne\"; // f\n\
             #[cfg(test)]\nmod tests {\n    fn g() {}\n}\n";
         assert_eq!(code_lines(text), 4);
+    }
+
+    #[test]
+    fn modules_for_tests_are_found() {
+        let text = "mod a;\n#[cfg(test)]\nmod b;\n#[cfg(test)]\nmod c {\n    use d;\n}\n";
+        assert_eq!(test_modules("xtask/src/e/mod.rs", text)[0], "xtask/src/e/b.rs");
     }
 
     #[test]

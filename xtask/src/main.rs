@@ -32,7 +32,6 @@ Usage: cargo xtask COMMAND
      --jobs N        run N steps side by side (2); 1 prints output as it is written
      --keep-going    run the remaining steps after one has failed
   tidy               check rules that no compiler checks: borders, files, words, coverage
-     --shrink        remove exceptions that are not needed from the lists of the rules
   lines              count the lines of production code in each crate
      --base COMMIT   also print the difference from this commit
   deny               check licences, duplicate versions and sources of dependencies
@@ -67,8 +66,7 @@ fn main() -> ExitCode {
         }
         Some((&"ci", rest)) => ci::run(rest),
         Some((&"ci-step", [name])) => ci::run_step(name),
-        Some((&"tidy", [])) => tidy::run(false),
-        Some((&"tidy", ["--shrink"])) => tidy::run(true),
+        Some((&"tidy", [])) => tidy::run(),
         Some((&"lines", [])) => lines::run(None),
         Some((&"lines", ["--base", commit])) => lines::run(Some(commit)),
         Some((&"deny", [])) => deny::run(),

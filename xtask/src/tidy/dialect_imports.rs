@@ -2,14 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use super::exceptions::Exceptions;
 use super::lexer::{self, Kind, Token};
 use super::{File, Finding};
-
-const EXCEPTIONS: Exceptions = Exceptions {
-    path: "xtask/src/tidy/dialect_imports.txt",
-    text: include_str!("dialect_imports.txt"),
-};
 
 const DIALECTS: &str = "crates/codec/src/dialects/";
 
@@ -18,8 +12,7 @@ const SHARED: &[&str] = &["shared"];
 
 /// Finds paths from one dialect folder into another, outside of tests.
 pub(super) fn check(files: &[File], folders: &BTreeSet<String>) -> Vec<Finding> {
-    let found = files.iter().flat_map(|file| check_file(file, folders)).collect();
-    EXCEPTIONS.apply(found)
+    files.iter().flat_map(|file| check_file(file, folders)).collect()
 }
 
 fn check_file(file: &File, folders: &BTreeSet<String>) -> Vec<Finding> {

@@ -7,7 +7,6 @@ mod corpus_files;
 mod coverage;
 mod dialect_imports;
 mod dialects;
-mod exceptions;
 mod functions;
 pub(crate) mod lexer;
 mod migrations;
@@ -56,9 +55,7 @@ struct File {
 }
 
 /// Checks all rules and prints every finding.
-///
-/// `shrink` removes exceptions that are not needed any more.
-pub(crate) fn run(shrink: bool) -> Result<(), Failure> {
+pub(crate) fn run() -> Result<(), Failure> {
     let files = files()?;
     let dialect_folders = folders("crates/codec/src/dialects");
     let mut findings = borders::check(&workspace::metadata()?);
@@ -74,9 +71,6 @@ pub(crate) fn run(shrink: bool) -> Result<(), Failure> {
     findings.extend(coverage::check(&files));
     findings.extend(migrations::check(&files));
     findings.sort();
-    if shrink {
-        findings = exceptions::shrink(findings)?;
-    }
     for finding in &findings {
         println!("{finding}");
     }
