@@ -6,6 +6,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Citation, Fault, Loss, Usage};
 
+/// Takes the events of a reply.
+pub type Out<'o> = &'o mut dyn FnMut(Event<'_>);
+
 /// One step of a reply. Text is borrowed from the input where possible.
 #[cfg_attr(test, derive(ts_rs::TS))]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

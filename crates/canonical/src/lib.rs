@@ -20,7 +20,7 @@ mod typescript;
 pub mod usage;
 
 pub use citation::{Citation, Verbatim};
-pub use event::{BlockStart, Delta, EndDetails, EndReason, Event, Transformation};
+pub use event::{BlockStart, Delta, EndDetails, EndReason, Event, Out, Transformation};
 pub use fate::{BlockReport, Fate, Reason};
 pub use fault::{Fault, FaultKind};
 pub use loss::{Loss, Lossy};

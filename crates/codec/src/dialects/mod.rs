@@ -15,7 +15,7 @@ use std::fmt;
 use std::time::Duration;
 
 use serde_json::Value;
-use throughline_canonical::{EndReason, Event, Fault, Loss, Lossy, Reply, Request};
+use throughline_canonical::{EndReason, Event, Fault, Loss, Lossy, Out, Reply, Request};
 
 use self::client_defaults::ClientDefaults;
 use self::passthrough::Passthrough;
@@ -335,9 +335,9 @@ pub struct Outgoing {
 /// Reads a reply in pieces of any size.
 pub trait ReplyReader: Send {
     /// Reads the next bytes.
-    fn push(&mut self, bytes: &[u8], out: &mut dyn FnMut(Event<'_>));
+    fn push(&mut self, bytes: &[u8], out: Out<'_>);
     /// Ends the input. Emits [`Event::Ended`] if the reply has not emitted it.
-    fn finish(&mut self, out: &mut dyn FnMut(Event<'_>));
+    fn finish(&mut self, out: Out<'_>);
     /// Whether the thinking is a summary made by the provider; `None` if the wire does not say.
     fn summarizes(&self) -> Option<bool> {
         None

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use throughline_canonical::Event;
+use throughline_canonical::{Event, Out};
 
 use super::{DeltaKind, MAX_HELD_BYTES};
 
@@ -17,7 +17,7 @@ pub(super) struct Held {
 
 impl Held {
     /// Emits the held text.
-    pub(super) fn release(&mut self, out: &mut dyn FnMut(Event<'_>)) {
+    pub(super) fn release(&mut self, out: Out<'_>) {
         if !self.text.is_empty() {
             self.emit(&self.text, out);
             self.text.clear();
@@ -27,7 +27,7 @@ impl Held {
 
     /// Emits the held text with `more` at its end, as one delta if both fit. If nothing is held,
     /// the text is not copied.
-    pub(super) fn release_with(&mut self, more: &str, out: &mut dyn FnMut(Event<'_>)) {
+    pub(super) fn release_with(&mut self, more: &str, out: Out<'_>) {
         if self.text.len() + more.len() > MAX_HELD_BYTES {
             self.release(out);
         }
@@ -40,7 +40,7 @@ impl Held {
     }
 
     /// Also holds `more`, within the limit.
-    pub(super) fn hold(&mut self, more: &str, out: &mut dyn FnMut(Event<'_>)) {
+    pub(super) fn hold(&mut self, more: &str, out: Out<'_>) {
         if self.text.len() + more.len() > MAX_HELD_BYTES {
             self.release(out);
         }
@@ -57,7 +57,7 @@ impl Held {
         mut more: &str,
         bytes: usize,
         due: Option<Duration>,
-        out: &mut dyn FnMut(Event<'_>),
+        out: Out<'_>,
     ) {
         while self.text.len() + more.len() >= bytes {
             let mut at = more.floor_char_boundary(bytes - self.text.len());
@@ -78,7 +78,7 @@ impl Held {
         self.text.push_str(more);
     }
 
-    fn emit(&self, text: &str, out: &mut dyn FnMut(Event<'_>)) {
+    fn emit(&self, text: &str, out: Out<'_>) {
         if let Some((index, kind)) = self.block
             && !text.is_empty()
         {

@@ -46,7 +46,7 @@ mod held;
 use std::borrow::Cow;
 use std::time::Duration;
 
-use throughline_canonical::{Delta, Event};
+use throughline_canonical::{Delta, Event, Out};
 
 use boundary::{Boundaries, Json, Paragraph, Sentence};
 use held::Held;
@@ -145,7 +145,7 @@ impl Pacer {
     }
 
     /// Takes the next event and emits what may be released now. Empty deltas are dropped.
-    pub fn push(&mut self, event: Event<'_>, now: Duration, out: &mut dyn FnMut(Event<'_>)) {
+    pub fn push(&mut self, event: Event<'_>, now: Duration, out: Out<'_>) {
         let (index, kind, text) = match &event {
             Event::BlockDelta { index, delta } => match delta {
                 Delta::Text(text) => (*index, DeltaKind::Text, text),
@@ -210,20 +210,20 @@ impl Pacer {
     }
 
     /// Emits text whose deadline has passed.
-    pub fn tick(&mut self, now: Duration, out: &mut dyn FnMut(Event<'_>)) {
+    pub fn tick(&mut self, now: Duration, out: Out<'_>) {
         if self.deadline().is_some_and(|deadline| deadline <= now) {
             self.held.release(out);
         }
     }
 
     /// Emits the rest. The pacer can then be used for another reply.
-    pub fn finish(&mut self, out: &mut dyn FnMut(Event<'_>)) {
+    pub fn finish(&mut self, out: Out<'_>) {
         self.held.release(out);
         self.held.block = None;
     }
 
     /// Emits the held text, then an event that is not joined.
-    fn pass_through(&mut self, event: Event<'_>, out: &mut dyn FnMut(Event<'_>)) {
+    fn pass_through(&mut self, event: Event<'_>, out: Out<'_>) {
         self.held.release(out);
         if let Some(boundaries) = &mut self.boundaries {
             boundaries.restart();

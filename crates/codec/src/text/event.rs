@@ -3,6 +3,9 @@
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
+/// Takes the events of a text.
+pub(crate) type Out<'o> = &'o mut dyn FnMut(Event<'_>);
+
 /// One step of a model's text. Text is borrowed from its piece, or from text that was held back.
 ///
 /// Neighbouring deltas of one kind may be cut anywhere. Joined, they do not depend on how the text

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use throughline_canonical::{BlockStart, Delta, EndReason, Event, Fault, FaultKind, Loss};
+use throughline_canonical::{BlockStart, Delta, EndReason, Event, Fault, FaultKind, Loss, Out};
 
 use super::event::{EndReason as TextEnd, Event as TextEvent};
 use super::reader::Reader;
@@ -81,7 +81,7 @@ impl Stage {
     }
 
     /// The server separates reasoning itself, so the text is the answer, whatever the model's family.
-    fn expect_answer(&mut self, out: &mut dyn FnMut(Event<'_>)) {
+    fn expect_answer(&mut self, out: Out<'_>) {
         if !std::mem::replace(&mut self.separates_reasoning, true) {
             let blocks = &mut self.blocks;
             self.reader.begin_answer(|event| blocks.emit(event, out));
@@ -90,7 +90,7 @@ impl Stage {
     }
 
     /// Takes the dialect's next event.
-    pub fn push(&mut self, event: Event<'_>, out: &mut dyn FnMut(Event<'_>)) {
+    pub fn push(&mut self, event: Event<'_>, out: Out<'_>) {
         let (reader, blocks) = (&mut self.reader, &mut self.blocks);
         match event {
             Event::BlockStarted { index, block: BlockStart::Text { text } } => {
@@ -173,12 +173,12 @@ impl RawTextReader {
 }
 
 impl ReplyReader for RawTextReader {
-    fn push(&mut self, bytes: &[u8], out: &mut dyn FnMut(Event<'_>)) {
+    fn push(&mut self, bytes: &[u8], out: Out<'_>) {
         let stage = &mut self.stage;
         self.reader.push(bytes, &mut |event| stage.push(event, out));
     }
 
-    fn finish(&mut self, out: &mut dyn FnMut(Event<'_>)) {
+    fn finish(&mut self, out: Out<'_>) {
         let stage = &mut self.stage;
         self.reader.finish(&mut |event| stage.push(event, out));
     }
@@ -194,7 +194,7 @@ impl ReplyReader for RawTextReader {
 
 impl Blocks {
     /// The block that the prompt opened was closed, so its text was reasoning.
-    fn resolve_unclosed(&mut self, out: &mut dyn FnMut(Event<'_>)) {
+    fn resolve_unclosed(&mut self, out: Out<'_>) {
         if let Some(unclosed) = self.unclosed.take()
             && unclosed.held
             && !unclosed.text.is_empty()
@@ -205,7 +205,7 @@ impl Blocks {
 
     /// The block that the prompt opened was never closed, so its text was the answer. Returns false
     /// if there is no such text.
-    fn repeat_as_answer(&mut self, out: &mut dyn FnMut(Event<'_>)) -> bool {
+    fn repeat_as_answer(&mut self, out: Out<'_>) -> bool {
         let Some(unclosed) = self.unclosed.take().filter(|unclosed| !unclosed.text.is_empty())
         else {
             return false;
@@ -214,7 +214,7 @@ impl Blocks {
         true
     }
 
-    fn emit(&mut self, event: TextEvent<'_>, out: &mut dyn FnMut(Event<'_>)) {
+    fn emit(&mut self, event: TextEvent<'_>, out: Out<'_>) {
         match (&event, &mut self.unclosed) {
             (TextEvent::Reasoning(text), Some(unclosed)) => {
                 unclosed.text.push_str(text);

@@ -129,7 +129,7 @@ fn validate(
         return Err(openai::missing_key());
     }
     let plan = ThinkingPlan::read(request, variant);
-    if simulator.options.strict {
+    if exchange.simulator().options.strict {
         shape::check(request, variant, &plan)?;
         modes::check(request, variant, &plan)?;
         dialogue::check(request, variant)?;

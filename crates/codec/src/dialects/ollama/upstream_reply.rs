@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use throughline_canonical::{BlockStart, Delta, EndReason, Event, Fault, FaultKind, Usage};
+use throughline_canonical::{BlockStart, Delta, EndReason, Event, Fault, FaultKind, Out, Usage};
 
 use super::errors;
 use crate::dialects::ReplyReader;
@@ -30,7 +30,7 @@ impl Reader {
 }
 
 impl ReplyReader for Reader {
-    fn push(&mut self, bytes: &[u8], out: &mut dyn FnMut(Event<'_>)) {
+    fn push(&mut self, bytes: &[u8], out: Out<'_>) {
         let state = &mut self.state;
         if state.blocks.ended {
             return;
@@ -41,7 +41,7 @@ impl ReplyReader for Reader {
         }
     }
 
-    fn finish(&mut self, out: &mut dyn FnMut(Event<'_>)) {
+    fn finish(&mut self, out: Out<'_>) {
         let state = &mut self.state;
         // An incomplete last line was cut; the end reports it.
         self.framing.finish(|line| {
@@ -128,7 +128,7 @@ impl Line {
 }
 
 impl ReaderState {
-    fn line(&mut self, json: &[u8], out: &mut dyn FnMut(Event<'_>)) {
+    fn line(&mut self, json: &[u8], out: Out<'_>) {
         if self.blocks.ended {
             return;
         }
@@ -138,7 +138,7 @@ impl ReaderState {
         }
     }
 
-    fn read(&mut self, json: &[u8], out: &mut dyn FnMut(Event<'_>)) -> Result<(), JsonError> {
+    fn read(&mut self, json: &[u8], out: Out<'_>) -> Result<(), JsonError> {
         let line = Line::read(json)?;
         if let Some((kind, span)) = &line.error
             && let Some(fault) = errors::read_inside(json, *kind, span)
@@ -174,12 +174,7 @@ impl ReaderState {
         Ok(())
     }
 
-    fn calls(
-        &mut self,
-        json: &[u8],
-        calls: &Span,
-        out: &mut dyn FnMut(Event<'_>),
-    ) -> Result<(), JsonError> {
+    fn calls(&mut self, json: &[u8], calls: &Span, out: Out<'_>) -> Result<(), JsonError> {
         let mut found = Vec::new();
         each_element(json, calls.start, |kind, span| {
             if kind == Kind::Object && found.len() <= MAX_CALLS {
@@ -198,12 +193,7 @@ impl ReaderState {
         Ok(())
     }
 
-    fn call(
-        &mut self,
-        json: &[u8],
-        call: &Span,
-        out: &mut dyn FnMut(Event<'_>),
-    ) -> Result<(), JsonError> {
+    fn call(&mut self, json: &[u8], call: &Span, out: Out<'_>) -> Result<(), JsonError> {
         let (mut id, mut function) = (Cow::Borrowed(""), None);
         each_member(json, call.start, |key, kind, span| match (key, kind) {
             (b"id", Kind::String) => id = text(json, &span),

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use throughline_canonical::{BlockStart, Delta, EndReason, Event, Fault};
+use throughline_canonical::{BlockStart, Delta, EndReason, Event, Fault, Out};
 
 /// The blocks that a reader has emitted.
 #[derive(Debug, Default)]
@@ -31,7 +31,7 @@ impl BlockEmitter {
     }
 
     /// Starts a block that the caller ends. The growing block stays open.
-    pub(crate) fn start(&mut self, block: BlockStart<'_>, out: &mut dyn FnMut(Event<'_>)) -> u32 {
+    pub(crate) fn start(&mut self, block: BlockStart<'_>, out: Out<'_>) -> u32 {
         let index = self.next;
         self.next += 1;
         out(Event::BlockStarted { index, block });
@@ -43,7 +43,7 @@ impl BlockEmitter {
         &mut self,
         kind: Growing,
         block: BlockStart<'_>,
-        out: &mut dyn FnMut(Event<'_>),
+        out: Out<'_>,
     ) -> u32 {
         self.close(out);
         let index = self.start(block, out);
@@ -52,12 +52,7 @@ impl BlockEmitter {
     }
 
     /// Adds text. An empty text neither grows nor ends a block.
-    pub(crate) fn grow(
-        &mut self,
-        kind: Growing,
-        text: Cow<'_, str>,
-        out: &mut dyn FnMut(Event<'_>),
-    ) {
+    pub(crate) fn grow(&mut self, kind: Growing, text: Cow<'_, str>, out: Out<'_>) {
         if text.is_empty() {
             return;
         }
@@ -71,7 +66,7 @@ impl BlockEmitter {
     }
 
     /// Index of the growing block of this kind, which is started if necessary.
-    pub(crate) fn block_of(&mut self, kind: Growing, out: &mut dyn FnMut(Event<'_>)) -> u32 {
+    pub(crate) fn block_of(&mut self, kind: Growing, out: Out<'_>) -> u32 {
         if let Some(index) = self.index_of(kind) {
             return index;
         }
@@ -86,12 +81,7 @@ impl BlockEmitter {
     }
 
     /// Emits a complete block.
-    pub(crate) fn whole(
-        &mut self,
-        block: BlockStart<'_>,
-        delta: Option<Delta<'_>>,
-        out: &mut dyn FnMut(Event<'_>),
-    ) {
+    pub(crate) fn whole(&mut self, block: BlockStart<'_>, delta: Option<Delta<'_>>, out: Out<'_>) {
         self.close(out);
         let index = self.start(block, out);
         if let Some(delta) = delta {
@@ -101,14 +91,14 @@ impl BlockEmitter {
     }
 
     /// Ends the growing block.
-    pub(crate) fn close(&mut self, out: &mut dyn FnMut(Event<'_>)) {
+    pub(crate) fn close(&mut self, out: Out<'_>) {
         if let Some((_, index)) = self.open.take() {
             out(Event::BlockEnded { index });
         }
     }
 
     /// Ends the reply with a fault, unless it has ended.
-    pub(crate) fn fail(&mut self, fault: Fault, out: &mut dyn FnMut(Event<'_>)) {
+    pub(crate) fn fail(&mut self, fault: Fault, out: Out<'_>) {
         if !self.ended {
             out(Event::Fault(fault));
         }
@@ -116,7 +106,7 @@ impl BlockEmitter {
     }
 
     /// Ends the reply, unless it has ended. Growing blocks stay without an end.
-    pub(crate) fn end(&mut self, reason: EndReason, out: &mut dyn FnMut(Event<'_>)) {
+    pub(crate) fn end(&mut self, reason: EndReason, out: Out<'_>) {
         if !std::mem::replace(&mut self.ended, true) {
             out(Event::Ended { reason });
         }

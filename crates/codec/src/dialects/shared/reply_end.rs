@@ -1,6 +1,6 @@
 //! How a reply ends: with a fault, in the middle of a call, or too early.
 
-use throughline_canonical::{EndDetails, EndReason, Event, Fault, FaultKind, Loss, Usage};
+use throughline_canonical::{EndDetails, EndReason, Event, Fault, FaultKind, Loss, Out, Usage};
 
 /// What the last event of a reply reports to a front end.
 #[derive(Debug, Default)]
@@ -35,7 +35,7 @@ pub(crate) fn fault_of_end(reason: &EndReason) -> Option<Fault> {
 }
 
 /// Emits a fault and the failed end, unless the reply has ended already.
-pub(crate) fn fail_once(ended: &mut bool, fault: Fault, out: &mut dyn FnMut(Event<'_>)) {
+pub(crate) fn fail_once(ended: &mut bool, fault: Fault, out: Out<'_>) {
     if std::mem::replace(ended, true) {
         return;
     }

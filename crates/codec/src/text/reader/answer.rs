@@ -4,19 +4,13 @@ use super::fenced::Fenced;
 use super::reasoning::{Reasoning, line_break, partial_line_break};
 use super::states::{Core, Flow, Gap, MAX_WHITE_SPACE, State};
 use crate::text::calls::leading_white_space;
-use crate::text::event::Event;
+use crate::text::event::Out;
 use crate::text::marker::{Found, Match, compare};
 use crate::text::marker_sets::Role;
 use crate::text::recipe::ReasoningFormat;
 
 impl Core {
-    pub(super) fn content(
-        &mut self,
-        text: &str,
-        mut at: usize,
-        last: bool,
-        out: &mut dyn FnMut(Event<'_>),
-    ) -> Flow {
+    pub(super) fn content(&mut self, text: &str, mut at: usize, last: bool, out: Out<'_>) -> Flow {
         if self.gap != Gap::None {
             match self.gap(text, &mut at, last, out) {
                 Some(flow) => return flow,
@@ -92,7 +86,7 @@ impl Core {
 
     /// Opens fenced code that may be a list of calls, if the marker after this text is a fence at the
     /// start of a line.
-    fn open_fenced(&mut self, role: Role, text: &str, out: &mut dyn FnMut(Event<'_>)) -> bool {
+    fn open_fenced(&mut self, role: Role, text: &str, out: Out<'_>) -> bool {
         let before = text.bytes().last().unwrap_or(self.previous_byte);
         let (Role::Fence(which, step), b'\n') = (role, before) else {
             return false;
@@ -129,7 +123,7 @@ impl Core {
         text: &str,
         at: &mut usize,
         last: bool,
-        out: &mut dyn FnMut(Event<'_>),
+        out: Out<'_>,
     ) -> Option<Flow> {
         let white = leading_white_space(&text[*at..]);
         if white > 0 {
@@ -216,7 +210,7 @@ impl Core {
         room == white.len()
     }
 
-    pub(super) fn flush_white_space(&mut self, out: &mut dyn FnMut(Event<'_>)) {
+    pub(super) fn flush_white_space(&mut self, out: Out<'_>) {
         if !self.white_space.is_empty() {
             let white = std::mem::take(&mut self.white_space);
             self.emit_unparsed(&white, out);
@@ -256,12 +250,7 @@ impl Core {
     }
 
     /// Handles a marker in the answer.
-    pub(super) fn handle_marker(
-        &mut self,
-        role: Role,
-        marker: &str,
-        out: &mut dyn FnMut(Event<'_>),
-    ) {
+    pub(super) fn handle_marker(&mut self, role: Role, marker: &str, out: Out<'_>) {
         let split = self.options.reasoning_format == ReasoningFormat::Split;
         match role {
             Role::Open(pair) => {
@@ -312,7 +301,7 @@ impl Core {
     }
 
     /// Reasoning follows: white space before it is framing.
-    pub(super) fn frame_reasoning(&mut self, out: &mut dyn FnMut(Event<'_>)) {
+    pub(super) fn frame_reasoning(&mut self, out: Out<'_>) {
         if self.options.reasoning_format == ReasoningFormat::Split {
             self.white_space.clear();
         } else {

@@ -3,7 +3,7 @@
 use super::reasoning::Reasoning;
 use super::states::{Core, Flow, Gap, State};
 use crate::text::calls::{MAX_HELD, Numbering, Progress, Script, Sink, prefix_up_to};
-use crate::text::event::Event;
+use crate::text::event::{Event, Out};
 use crate::text::marker::{Marker, Markers};
 use crate::text::recipe::{OnError, Options};
 
@@ -50,13 +50,7 @@ impl Core {
     }
 
     /// Reads in a block. The text is kept until a call starts or ends with it.
-    pub(super) fn call(
-        &mut self,
-        text: &str,
-        at: usize,
-        last: bool,
-        out: &mut dyn FnMut(Event<'_>),
-    ) -> Flow {
+    pub(super) fn call(&mut self, text: &str, at: usize, last: bool, out: Out<'_>) -> Flow {
         if self.numbering.is_open() {
             return self.arguments(text, at, last, out);
         }
@@ -84,13 +78,7 @@ impl Core {
     }
 
     /// Reads in a call that has started. All of it is emitted, so nothing is kept or limited.
-    pub(super) fn arguments(
-        &mut self,
-        text: &str,
-        at: usize,
-        last: bool,
-        out: &mut dyn FnMut(Event<'_>),
-    ) -> Flow {
+    pub(super) fn arguments(&mut self, text: &str, at: usize, last: bool, out: Out<'_>) -> Flow {
         let State::Call(block) = &mut self.state else {
             return Flow::On(at);
         };
@@ -102,7 +90,7 @@ impl Core {
     }
 
     /// Handles progress other than "more text needed".
-    fn handle_progress(&mut self, progress: Progress, out: &mut dyn FnMut(Event<'_>)) -> Flow {
+    fn handle_progress(&mut self, progress: Progress, out: Out<'_>) -> Flow {
         let State::Call(block) = &mut self.state else {
             return Flow::Wait(progress.used());
         };
@@ -155,7 +143,7 @@ impl Core {
     }
 
     /// Something in the block is no call, and the block continues.
-    fn emit_stray(&mut self, out: &mut dyn FnMut(Event<'_>)) {
+    fn emit_stray(&mut self, out: Out<'_>) {
         let State::Call(block) = &mut self.state else {
             return;
         };
@@ -169,12 +157,7 @@ impl Core {
         }
     }
 
-    pub(super) fn fail_block(
-        &mut self,
-        at: usize,
-        why: &str,
-        out: &mut dyn FnMut(Event<'_>),
-    ) -> Flow {
+    pub(super) fn fail_block(&mut self, at: usize, why: &str, out: Out<'_>) -> Flow {
         if let State::Call(block) = std::mem::replace(&mut self.state, State::Content) {
             self.abandon_block(&block, why, false, out);
         }
@@ -182,20 +165,14 @@ impl Core {
     }
 
     /// The text ends: starts a call whose name is known. Returns whether there was one.
-    fn start_prepared(&mut self, out: &mut dyn FnMut(Event<'_>)) -> bool {
+    fn start_prepared(&mut self, out: Out<'_>) -> bool {
         let calls_before = self.numbering.started();
         Sink::new(out, &mut self.numbering, None, true).start_prepared();
         self.numbering.started() > calls_before
     }
 
     /// Ends a block that is no call, or not a complete one.
-    pub(super) fn abandon_block(
-        &mut self,
-        block: &Block,
-        why: &str,
-        cut: bool,
-        out: &mut dyn FnMut(Event<'_>),
-    ) {
+    pub(super) fn abandon_block(&mut self, block: &Block, why: &str, cut: bool, out: Out<'_>) {
         let has_started = cut && self.start_prepared(out);
         let has_calls = self.numbering.started() > block.calls_before;
         self.numbering.abandon();

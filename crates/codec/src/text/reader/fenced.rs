@@ -3,7 +3,7 @@
 
 use super::states::{Core, Flow, State};
 use crate::text::calls::{JsonScanner, MAX_HELD, ScanResult, prefix_up_to};
-use crate::text::event::Event;
+use crate::text::event::Out;
 
 /// Fenced code that may be a list of calls.
 #[derive(Debug)]
@@ -103,7 +103,7 @@ impl Fenced {
 
 impl Core {
     /// Holds fenced code while it may be a list of calls.
-    pub(super) fn fenced(&mut self, text: &str, at: usize, out: &mut dyn FnMut(Event<'_>)) -> Flow {
+    pub(super) fn fenced(&mut self, text: &str, at: usize, out: Out<'_>) -> Flow {
         let State::Fenced(fenced) = &mut self.state else {
             return Flow::Wait(at);
         };
@@ -121,7 +121,7 @@ impl Core {
     }
 
     /// The text ends. Opens a block for fenced code that is a list of calls, and returns the code.
-    pub(super) fn finish_fenced(&mut self, out: &mut dyn FnMut(Event<'_>)) -> Option<String> {
+    pub(super) fn finish_fenced(&mut self, out: Out<'_>) -> Option<String> {
         let State::Fenced(fenced) = &mut self.state else {
             return None;
         };

@@ -4,18 +4,12 @@ use super::reasoning::Reasoning;
 use super::states::{Core, Flow, Gap, State};
 use crate::text::calls::{MAX_NAME, Script, prefix_up_to};
 use crate::text::channels::{Channel, Channels};
-use crate::text::event::Event;
+use crate::text::event::Out;
 use crate::text::recipe::ReasoningFormat;
 
 impl Core {
     /// Reads a header up to its end and enters the state of the message.
-    pub(super) fn header(
-        &mut self,
-        text: &str,
-        at: usize,
-        last: bool,
-        out: &mut dyn FnMut(Event<'_>),
-    ) -> Flow {
+    pub(super) fn header(&mut self, text: &str, at: usize, last: bool, out: Out<'_>) -> Flow {
         let State::Header(raw) = &mut self.state else {
             return Flow::Wait(at);
         };
@@ -59,7 +53,7 @@ impl Core {
         raw: String,
         text: &str,
         is_ended: bool,
-        out: &mut dyn FnMut(Event<'_>),
+        out: Out<'_>,
     ) -> usize {
         let mut header = raw.clone();
         header.push_str(text);
@@ -93,7 +87,7 @@ impl Core {
         channel: Channel,
         raw: String,
         gap: Gap,
-        out: &mut dyn FnMut(Event<'_>),
+        out: Out<'_>,
     ) {
         let split = self.options.reasoning_format == ReasoningFormat::Split;
         self.state = State::Content;

@@ -15,7 +15,7 @@ mod reasoning;
 mod states;
 
 use self::states::Core;
-use super::event::Event;
+use super::event::{Event, Out};
 use super::recipe::{Options, Recipe};
 use super::turn_end::TurnEnds;
 use super::utf8::Utf8Decoder;
@@ -106,20 +106,14 @@ impl Reader {
     }
 
     /// Takes all text that is still held, with a character that was cut.
-    fn take_held(&mut self, out: &mut dyn FnMut(Event<'_>)) -> String {
+    fn take_held(&mut self, out: Out<'_>) -> String {
         let Self { decoder, held, core, turn_ends } = self;
         decoder.finish(|text| push(held, core, turn_ends, text, out));
         std::mem::take(held)
     }
 }
 
-fn push(
-    held: &mut String,
-    core: &mut Core,
-    turn_ends: &TurnEnds,
-    text: &str,
-    out: &mut dyn FnMut(Event<'_>),
-) {
+fn push(held: &mut String, core: &mut Core, turn_ends: &TurnEnds, text: &str, out: Out<'_>) {
     if core.has_ended() {
         return;
     }

@@ -2,7 +2,7 @@
 
 use super::states::{Core, Flow, Gap, State};
 use crate::text::calls::leading_white_space;
-use crate::text::event::Event;
+use crate::text::event::Out;
 use crate::text::marker::{Found, Match};
 use crate::text::marker_sets::Role;
 use crate::text::recipe::ReasoningFormat;
@@ -26,7 +26,7 @@ impl Core {
         text: &str,
         mut at: usize,
         last: bool,
-        out: &mut dyn FnMut(Event<'_>),
+        out: Out<'_>,
     ) -> Flow {
         let State::Reasoning(reasoning) = &self.state else {
             return Flow::Wait(at);
@@ -45,7 +45,7 @@ impl Core {
         text: &str,
         at: &mut usize,
         last: bool,
-        out: &mut dyn FnMut(Event<'_>),
+        out: Out<'_>,
     ) -> Flow {
         if reasoning.skip_line_break {
             match text.as_bytes()[*at..] {
@@ -109,7 +109,7 @@ impl Core {
         text: &str,
         mut at: usize,
         last: bool,
-        out: &mut dyn FnMut(Event<'_>),
+        out: Out<'_>,
     ) -> Flow {
         let white = leading_white_space(&text[at..]);
         if !self.hold_white_space(&text[at..at + white], &mut at) {
@@ -156,12 +156,7 @@ impl Core {
     }
 
     /// The first text of the reasoning. The white space before it is part of it.
-    fn begin_text(
-        &mut self,
-        reasoning: &mut Reasoning,
-        at: usize,
-        out: &mut dyn FnMut(Event<'_>),
-    ) -> Flow {
+    fn begin_text(&mut self, reasoning: &mut Reasoning, at: usize, out: Out<'_>) -> Flow {
         let mut white = std::mem::take(&mut self.white_space);
         self.emit_reasoning(&white, out);
         white.clear();
@@ -178,7 +173,7 @@ impl Core {
         role: Role,
         framing: &str,
         marker: &str,
-        out: &mut dyn FnMut(Event<'_>),
+        out: Out<'_>,
     ) {
         self.previous_byte = 0;
         match role {

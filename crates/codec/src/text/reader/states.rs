@@ -4,7 +4,7 @@ use super::block::Block;
 use super::fenced::Fenced;
 use super::reasoning::Reasoning;
 use crate::text::calls::{MAX_FRAMING, Numbering, leading_white_space};
-use crate::text::event::{EndReason, Event};
+use crate::text::event::{EndReason, Event, Out};
 use crate::text::fence::Fence;
 use crate::text::marker::{Found, Markers};
 use crate::text::marker_sets::MarkerSets;
@@ -108,7 +108,7 @@ impl Core {
     }
 
     /// Reads as much of a text as possible. Returns the number of bytes used.
-    pub(super) fn run(&mut self, text: &str, last: bool, out: &mut dyn FnMut(Event<'_>)) -> usize {
+    pub(super) fn run(&mut self, text: &str, last: bool, out: Out<'_>) -> usize {
         let mut at = 0;
         // Most small pieces are arguments, and only their call needs to see them.
         if self.numbering.is_open() {
@@ -121,13 +121,7 @@ impl Core {
     }
 
     /// Runs state after state.
-    fn run_states(
-        &mut self,
-        text: &str,
-        mut at: usize,
-        last: bool,
-        out: &mut dyn FnMut(Event<'_>),
-    ) -> usize {
+    fn run_states(&mut self, text: &str, mut at: usize, last: bool, out: Out<'_>) -> usize {
         if !self.prefix.is_empty() && !text.is_empty() {
             let prefix = std::mem::take(&mut self.prefix);
             self.emit_content(prefix, out);
@@ -150,7 +144,7 @@ impl Core {
     }
 
     /// Something other than text comes next. Emits the waiting text. An open call stays incomplete.
-    pub(super) fn interrupt(&mut self, held: &str, out: &mut dyn FnMut(Event<'_>)) {
+    pub(super) fn interrupt(&mut self, held: &str, out: Out<'_>) {
         let used = self.run(held, true, out);
         let rest = &held[used..];
         match std::mem::replace(&mut self.state, State::Content) {
@@ -213,7 +207,7 @@ impl Core {
         self.ended
     }
 
-    pub(super) fn finish(&mut self, held: &str, out: &mut dyn FnMut(Event<'_>)) {
+    pub(super) fn finish(&mut self, held: &str, out: Out<'_>) {
         if std::mem::replace(&mut self.ended, true) {
             return;
         }
@@ -265,7 +259,7 @@ impl Core {
     }
 
     /// Emits answer text that the fence has already followed.
-    pub(super) fn emit_content(&mut self, text: &str, out: &mut dyn FnMut(Event<'_>)) {
+    pub(super) fn emit_content(&mut self, text: &str, out: Out<'_>) {
         if let Some(&byte) = text.as_bytes().last() {
             self.previous_byte = byte;
             self.at_start = false;
@@ -274,7 +268,7 @@ impl Core {
     }
 
     /// Emits answer text that was first taken for something else.
-    pub(super) fn emit_unparsed(&mut self, text: &str, out: &mut dyn FnMut(Event<'_>)) {
+    pub(super) fn emit_unparsed(&mut self, text: &str, out: Out<'_>) {
         let mut rest = text.as_bytes();
         while !rest.is_empty() {
             let toggled = if self.fence.is_open() {
@@ -288,7 +282,7 @@ impl Core {
     }
 
     /// Emits reasoning in the format that the caller wants.
-    pub(super) fn emit_reasoning(&mut self, text: &str, out: &mut dyn FnMut(Event<'_>)) {
+    pub(super) fn emit_reasoning(&mut self, text: &str, out: Out<'_>) {
         if let Some(&byte) = text.as_bytes().last() {
             self.previous_byte = byte;
             match self.options.reasoning_format {
@@ -302,7 +296,7 @@ impl Core {
     }
 
     /// Takes text that the server flagged as reasoning.
-    pub(super) fn push_flagged(&mut self, text: &str, out: &mut dyn FnMut(Event<'_>)) {
+    pub(super) fn push_flagged(&mut self, text: &str, out: Out<'_>) {
         self.emit_reasoning(text, out);
         if let State::Content = self.state {
             self.white_space.clear();

@@ -1,6 +1,6 @@
 //! Reads a provider's reply, streamed or whole.
 
-use throughline_canonical::{BlockStart, Delta, EndReason, Event, Fault, FaultKind};
+use throughline_canonical::{BlockStart, Delta, EndReason, Event, Fault, FaultKind, Out};
 
 use self::parts::{
     StartedBlock, emit_citations, emit_members, emit_opaque, end_reason, explain_end, read_block,
@@ -126,11 +126,11 @@ impl ReplyReader {
 }
 
 impl crate::dialects::ReplyReader for ReplyReader {
-    fn push(&mut self, bytes: &[u8], out: &mut dyn FnMut(Event<'_>)) {
+    fn push(&mut self, bytes: &[u8], out: Out<'_>) {
         Self::push(self, bytes, out);
     }
 
-    fn finish(&mut self, out: &mut dyn FnMut(Event<'_>)) {
+    fn finish(&mut self, out: Out<'_>) {
         Self::finish(self, out);
     }
 }

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 
 use serde_json::Value;
 use throughline_canonical::{
-    BlockStart, Delta, EndDetails, EndReason, Event, Fault, FaultKind, Usage,
+    BlockStart, Delta, EndDetails, EndReason, Event, Fault, FaultKind, Out, Usage,
 };
 
 use super::super::grounding::{self, Grounded};
@@ -20,8 +20,6 @@ use crate::json::{Cursor, JsonError, Kind, Span, each_member, find_member, numbe
 
 /// Deeper nesting is skipped.
 const DEPTH: usize = 256;
-
-pub(crate) type Out<'o> = dyn FnMut(Event<'_>) + 'o;
 
 /// The state of the reader.
 #[derive(Debug, Default)]
@@ -72,13 +70,13 @@ impl Answer {
     }
 
     /// Reads a chunk. Malformed data affects only its own chunk.
-    pub(crate) fn read(&mut self, json: &[u8], out: &mut Out<'_>) {
+    pub(crate) fn read(&mut self, json: &[u8], out: Out<'_>) {
         if !self.blocks.ended {
             let _ = self.read_piece(json, out);
         }
     }
 
-    fn read_piece(&mut self, json: &[u8], out: &mut Out<'_>) -> Result<(), JsonError> {
+    fn read_piece(&mut self, json: &[u8], out: Out<'_>) -> Result<(), JsonError> {
         let [mut candidates, mut usage, mut feedback, mut error]: [Option<Span>; 4] =
             Default::default();
         let [mut id, mut model]: [Option<Span>; 2] = Default::default();
@@ -148,12 +146,7 @@ impl Answer {
         Ok(())
     }
 
-    fn read_candidate(
-        &mut self,
-        json: &[u8],
-        start: usize,
-        out: &mut Out<'_>,
-    ) -> Result<(), JsonError> {
+    fn read_candidate(&mut self, json: &[u8], start: usize, out: Out<'_>) -> Result<(), JsonError> {
         let [mut content, mut reason, mut message, mut signature]: [Option<Span>; 4] =
             Default::default();
         let [mut index, mut grounding, mut recited] = [None, None, None];
@@ -206,12 +199,7 @@ impl Answer {
         Ok(())
     }
 
-    fn read_parts(
-        &mut self,
-        json: &[u8],
-        parts: &Span,
-        out: &mut Out<'_>,
-    ) -> Result<(), JsonError> {
+    fn read_parts(&mut self, json: &[u8], parts: &Span, out: Out<'_>) -> Result<(), JsonError> {
         let mut cursor = Cursor::at(json, parts.start, DEPTH);
         cursor.enter_array()?;
         let mut first = true;
@@ -235,7 +223,7 @@ impl Answer {
         Ok(())
     }
 
-    fn part(&mut self, json: &[u8], part: &Part<'_>, out: &mut Out<'_>) -> Result<(), JsonError> {
+    fn part(&mut self, json: &[u8], part: &Part<'_>, out: Out<'_>) -> Result<(), JsonError> {
         let signature = part.signature.as_ref().map(|span| text(json, span));
         let signature = signature.filter(|signature| !signature.is_empty());
         if let Some(call) = &part.call {
@@ -254,12 +242,7 @@ impl Answer {
     }
 
     /// Reads the parts of a cumulative chunk: thoughts, then signatures, then text, then the rest.
-    fn repeated(
-        &mut self,
-        json: &[u8],
-        parts: &[Part<'_>],
-        out: &mut Out<'_>,
-    ) -> Result<(), JsonError> {
+    fn repeated(&mut self, json: &[u8], parts: &[Part<'_>], out: Out<'_>) -> Result<(), JsonError> {
         let Some(mut answer) = self.so_far.take() else {
             return Ok(());
         };
@@ -305,7 +288,7 @@ impl Answer {
         thought: bool,
         words: Cow<'_, str>,
         signature: Option<Cow<'_, str>>,
-        out: &mut Out<'_>,
+        out: Out<'_>,
     ) {
         if words.is_empty() && signature.is_none() {
             return;
@@ -340,7 +323,7 @@ impl Answer {
         json: &[u8],
         call: &Span,
         mut signature: Option<Cow<'_, str>>,
-        out: &mut Out<'_>,
+        out: Out<'_>,
     ) -> Result<(), JsonError> {
         let [mut id, mut name]: [Cow<'_, str>; 2] = Default::default();
         let [mut arguments, mut pieces]: [Option<Span>; 2] = Default::default();
@@ -401,7 +384,7 @@ impl Answer {
     }
 
     /// Reads a complete call. A repeated call is emitted once.
-    fn whole_call(&mut self, call: CompleteCall<'_>, out: &mut Out<'_>) {
+    fn whole_call(&mut self, call: CompleteCall<'_>, out: Out<'_>) {
         if self.repeats.is_repeat(call, out) {
             return;
         }
@@ -427,7 +410,7 @@ impl Answer {
         }
     }
 
-    fn opaque(&mut self, json: &[u8], part: &Part<'_>, name: &[u8], out: &mut Out<'_>) {
+    fn opaque(&mut self, json: &[u8], part: &Part<'_>, name: &[u8], out: Out<'_>) {
         let name = String::from_utf8_lossy(name);
         self.repeats.interrupt(out);
         self.close(out);
@@ -436,7 +419,7 @@ impl Answer {
     }
 
     /// Emits the citations of the growing text, or those that end before what follows.
-    fn cite(&mut self, index: u32, all: bool, out: &mut Out<'_>) {
+    fn cite(&mut self, index: u32, all: bool, out: Out<'_>) {
         let (text, before) = (&self.text, self.before);
         let (of_it, rest) = std::mem::take(&mut self.grounded)
             .into_iter()
@@ -448,7 +431,7 @@ impl Answer {
     }
 
     /// Emits the remaining citations: with the last text, or with an empty text at the end.
-    fn cite_rest(&mut self, out: &mut Out<'_>) {
+    fn cite_rest(&mut self, out: Out<'_>) {
         if self.grounded.is_empty() {
             return;
         }
@@ -460,7 +443,7 @@ impl Answer {
     }
 
     /// Starts a block, which grows if it has a kind.
-    fn start(&mut self, kind: Option<Growing>, block: BlockStart<'_>, out: &mut Out<'_>) -> u32 {
+    fn start(&mut self, kind: Option<Growing>, block: BlockStart<'_>, out: Out<'_>) -> u32 {
         self.close(out);
         if let BlockStart::Text { text } = &block {
             self.before += self.text.len();
@@ -473,7 +456,7 @@ impl Answer {
         }
     }
 
-    fn close(&mut self, out: &mut Out<'_>) {
+    fn close(&mut self, out: Out<'_>) {
         match self.blocks.open {
             Some((Growing::Text, index)) if !self.grounded.is_empty() => {
                 self.cite(index, false, out);
@@ -488,7 +471,7 @@ impl Answer {
     }
 
     /// Ends the reply with a fault.
-    pub(crate) fn fail(&mut self, fault: Fault, out: &mut Out<'_>) {
+    pub(crate) fn fail(&mut self, fault: Fault, out: Out<'_>) {
         if !self.blocks.ended {
             self.repeats.interrupt(out);
             self.blocks.fail(fault, out);
@@ -496,7 +479,7 @@ impl Answer {
     }
 
     /// Ends the input. This is the only sign of the end, because a finish reason may be repeated.
-    pub(crate) fn end(&mut self, whole: bool, out: &mut Out<'_>) {
+    pub(crate) fn end(&mut self, whole: bool, out: Out<'_>) {
         if self.blocks.ended {
             return;
         }
@@ -534,7 +517,7 @@ impl Answer {
         };
     }
 
-    fn emit_usage(&mut self, out: &mut Out<'_>) {
+    fn emit_usage(&mut self, out: Out<'_>) {
         if let Some(usage) = self.counts.usage() {
             self.emitted_usage = Some(usage);
             out(Event::Usage(usage));

@@ -1,6 +1,6 @@
 //! Reads a provider's reply in pieces of any size: events, one growing list, or a whole reply.
 
-use throughline_canonical::{Event, Fault, FaultKind};
+use throughline_canonical::{Fault, FaultKind, Out};
 
 use self::chunk::Answer;
 use self::objects::Objects;
@@ -56,7 +56,7 @@ impl Reader {
         }
     }
 
-    fn read(&mut self, mut bytes: &[u8], out: &mut dyn FnMut(Event<'_>)) {
+    fn read(&mut self, mut bytes: &[u8], out: Out<'_>) {
         if let Framing::Unknown = self.framing {
             bytes = bytes.trim_ascii_start();
             match bytes.first() {
@@ -125,7 +125,7 @@ fn too_long_event() -> Fault {
 }
 
 impl ReplyReader for Reader {
-    fn push(&mut self, bytes: &[u8], out: &mut dyn FnMut(Event<'_>)) {
+    fn push(&mut self, bytes: &[u8], out: Out<'_>) {
         if self.answer.blocks.ended {
             return;
         }
@@ -138,7 +138,7 @@ impl ReplyReader for Reader {
         self.read(bytes, out);
     }
 
-    fn finish(&mut self, out: &mut dyn FnMut(Event<'_>)) {
+    fn finish(&mut self, out: Out<'_>) {
         let answer = &mut self.answer;
         if let Framing::Events { framer, .. } = &mut self.framing {
             framer.finish(|frame, _| answer.read(frame.data, out));

@@ -12,9 +12,7 @@
 
 use std::collections::HashMap;
 
-use throughline_canonical::{Delta, Event};
-
-use super::chunk::Out;
+use throughline_canonical::{Delta, Event, Out};
 
 /// The calls of one reply.
 #[derive(Debug, Default)]
@@ -77,7 +75,7 @@ impl Repeats {
     }
 
     /// Whether a call repeats an earlier one, which then gets the missing signature.
-    pub(crate) fn is_repeat(&mut self, call: CompleteCall<'_>, out: &mut Out<'_>) -> bool {
+    pub(crate) fn is_repeat(&mut self, call: CompleteCall<'_>, out: Out<'_>) -> bool {
         let Some(position) = self.repeated(call) else {
             self.next = Next::Nothing;
             return false;
@@ -122,7 +120,7 @@ impl Repeats {
     }
 
     /// Adds a new call in this block. It ends at once if nothing of it can follow.
-    pub(crate) fn add(&mut self, index: u32, call: CompleteCall<'_>, out: &mut Out<'_>) {
+    pub(crate) fn add(&mut self, index: u32, call: CompleteCall<'_>, out: Out<'_>) {
         let position = self.emitted.len();
         if self.run.is_none() || self.is_first_of_piece() {
             self.run = Some(position);
@@ -146,7 +144,7 @@ impl Repeats {
     }
 
     /// Ends calls of earlier chunks because something new follows.
-    pub(crate) fn end_earlier(&mut self, out: &mut Out<'_>) {
+    pub(crate) fn end_earlier(&mut self, out: Out<'_>) {
         if self.is_first_of_piece() {
             self.interrupt(out);
         }
@@ -158,7 +156,7 @@ impl Repeats {
     }
 
     /// Records other content: later calls repeat nothing, except by id.
-    pub(crate) fn interrupt(&mut self, out: &mut Out<'_>) {
+    pub(crate) fn interrupt(&mut self, out: Out<'_>) {
         if let Some(run) = self.run.take() {
             for emitted in self.emitted.iter_mut().skip(run) {
                 emitted.end(out);
@@ -177,7 +175,7 @@ impl EmittedCall {
         self.name == call.name && (self.arguments == call.arguments || same())
     }
 
-    fn end(&mut self, out: &mut Out<'_>) {
+    fn end(&mut self, out: Out<'_>) {
         if std::mem::replace(&mut self.open, false) {
             let index = self.index;
             out(Event::BlockEnded { index });

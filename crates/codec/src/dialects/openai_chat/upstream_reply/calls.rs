@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use throughline_canonical::{BlockStart, Delta, Event};
+use throughline_canonical::{BlockStart, Delta, Event, Out};
 
 use super::super::{CUSTOM, NAME};
 use crate::dialects::shared::block_emitter::BlockEmitter;
@@ -68,7 +68,7 @@ impl Calls {
         json: &[u8],
         list: &Span,
         blocks: &mut BlockEmitter,
-        out: &mut dyn FnMut(Event<'_>),
+        out: Out<'_>,
     ) -> Result<(), JsonError> {
         let mut cursor = Cursor::at(json, list.start, usize::MAX);
         cursor.enter_array()?;
@@ -94,7 +94,7 @@ impl Calls {
         json: &[u8],
         call: &Span,
         blocks: &mut BlockEmitter,
-        out: &mut dyn FnMut(Event<'_>),
+        out: Out<'_>,
     ) -> Result<(), JsonError> {
         let mut fragment = Fragment { number: Some(OLD_FORM), ..Fragment::default() };
         read_function(json, call, &mut fragment)?;
@@ -102,12 +102,7 @@ impl Calls {
         Ok(())
     }
 
-    fn take(
-        &mut self,
-        fragment: Fragment<'_>,
-        blocks: &mut BlockEmitter,
-        out: &mut dyn FnMut(Event<'_>),
-    ) {
+    fn take(&mut self, fragment: Fragment<'_>, blocks: &mut BlockEmitter, out: Out<'_>) {
         let position = self.position(&fragment);
         let order = position + 1;
         let Some(call) = self.calls.get_mut(position) else {
@@ -170,7 +165,7 @@ impl Calls {
     }
 
     /// Ends all calls with the reply.
-    pub(super) fn end(&mut self, blocks: &mut BlockEmitter, out: &mut dyn FnMut(Event<'_>)) {
+    pub(super) fn end(&mut self, blocks: &mut BlockEmitter, out: Out<'_>) {
         for (position, call) in self.calls.iter_mut().enumerate() {
             if call.block.is_none() && !(call.id.is_empty() && call.held.is_empty()) {
                 // It never got a name; its content is emitted anyway.
@@ -196,7 +191,7 @@ impl Call {
         kind: &str,
         order: usize,
         blocks: &mut BlockEmitter,
-        out: &mut dyn FnMut(Event<'_>),
+        out: Out<'_>,
     ) {
         if self.id.is_empty() {
             self.id = format!("call_{order}");

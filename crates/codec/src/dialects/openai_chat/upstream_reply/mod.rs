@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use throughline_canonical::{BlockStart, Delta, EndReason, Event, Fault, FaultKind};
+use throughline_canonical::{BlockStart, Delta, EndReason, Event, Fault, FaultKind, Out};
 
 use self::calls::Calls;
 use self::chunk::{Choice, Chunk, Frame};
@@ -52,7 +52,7 @@ impl Reader {
 }
 
 impl ReplyReader for Reader {
-    fn push(&mut self, bytes: &[u8], out: &mut dyn FnMut(Event<'_>)) {
+    fn push(&mut self, bytes: &[u8], out: Out<'_>) {
         let state = &mut self.state;
         if state.blocks.ended {
             return;
@@ -66,7 +66,7 @@ impl ReplyReader for Reader {
         }
     }
 
-    fn finish(&mut self, out: &mut dyn FnMut(Event<'_>)) {
+    fn finish(&mut self, out: Out<'_>) {
         let state = &mut self.state;
         self.framing.finish(|frame| match state.streamed {
             false => state.whole(frame.data, out),
@@ -126,7 +126,7 @@ struct ReaderState {
 }
 
 impl ReaderState {
-    fn frame(&mut self, data: &[u8], out: &mut dyn FnMut(Event<'_>)) {
+    fn frame(&mut self, data: &[u8], out: Out<'_>) {
         if self.blocks.ended || data.is_empty() {
             return;
         }
@@ -140,7 +140,7 @@ impl ReaderState {
         }
     }
 
-    fn whole(&mut self, json: &[u8], out: &mut dyn FnMut(Event<'_>)) {
+    fn whole(&mut self, json: &[u8], out: Out<'_>) {
         if self.blocks.ended {
             return;
         }
@@ -152,7 +152,7 @@ impl ReaderState {
     }
 
     /// Reads a chunk. Returns whether it contained part of an answer.
-    fn chunk(&mut self, json: &[u8], out: &mut dyn FnMut(Event<'_>)) -> Result<bool, JsonError> {
+    fn chunk(&mut self, json: &[u8], out: Out<'_>) -> Result<bool, JsonError> {
         if let Some(choice) = self.frame.read(json) {
             self.choice(json, &choice, out)?;
             return Ok(true);
@@ -195,12 +195,7 @@ impl ReaderState {
         Ok(chunk.choice.is_some())
     }
 
-    fn choice(
-        &mut self,
-        json: &[u8],
-        choice: &Choice,
-        out: &mut dyn FnMut(Event<'_>),
-    ) -> Result<(), JsonError> {
+    fn choice(&mut self, json: &[u8], choice: &Choice, out: Out<'_>) -> Result<(), JsonError> {
         self.reasoning(json, choice, out)?;
         match &choice.content {
             Some((Kind::String, span)) => self.text(text(json, span), out),
@@ -251,12 +246,7 @@ impl ReaderState {
     }
 
     /// Reads reasoning. Several members often repeat it; the most detailed one counts.
-    fn reasoning(
-        &mut self,
-        json: &[u8],
-        choice: &Choice,
-        out: &mut dyn FnMut(Event<'_>),
-    ) -> Result<(), JsonError> {
+    fn reasoning(&mut self, json: &[u8], choice: &Choice, out: Out<'_>) -> Result<(), JsonError> {
         let (mut any, mut has_text, mut hidden) = (false, false, false);
         for list in [&choice.reasoning_details, &choice.thinking_blocks] {
             if let Some((Kind::Array, span)) = list
@@ -296,7 +286,7 @@ impl ReaderState {
         Ok(())
     }
 
-    fn detail(&mut self, detail: Detail<'_>, out: &mut dyn FnMut(Event<'_>)) {
+    fn detail(&mut self, detail: Detail<'_>, out: Out<'_>) {
         match detail.piece {
             Piece::Text => self.text(detail.text, out),
             Piece::Thinking | Piece::Summary => {
@@ -335,7 +325,7 @@ impl ReaderState {
         })
     }
 
-    fn text(&mut self, words: Cow<'_, str>, out: &mut dyn FnMut(Event<'_>)) {
+    fn text(&mut self, words: Cow<'_, str>, out: Out<'_>) {
         // An empty text between pieces of reasoning does not end it.
         if words.is_empty() {
             return;
@@ -346,7 +336,7 @@ impl ReaderState {
     }
 
     /// The block for text.
-    fn text_block(&mut self, out: &mut dyn FnMut(Event<'_>)) -> u32 {
+    fn text_block(&mut self, out: Out<'_>) -> u32 {
         if self.blocks.index_of(Growing::Text).is_none() {
             self.close(out);
             self.begins = self.length;
@@ -355,7 +345,7 @@ impl ReaderState {
     }
 
     /// Emits a citation, with the growing text or after the last text.
-    fn cite(&mut self, annotation: &[u8], out: &mut dyn FnMut(Event<'_>)) {
+    fn cite(&mut self, annotation: &[u8], out: Out<'_>) {
         let Some(delta) = annotations::read(annotation, self.begins) else {
             return;
         };
@@ -363,12 +353,7 @@ impl ReaderState {
         out(Event::BlockDelta { index, delta });
     }
 
-    fn thinking(
-        &mut self,
-        words: Cow<'_, str>,
-        detail: Option<&Detail<'_>>,
-        out: &mut dyn FnMut(Event<'_>),
-    ) {
+    fn thinking(&mut self, words: Cow<'_, str>, detail: Option<&Detail<'_>>, out: Out<'_>) {
         let summary = detail.is_some_and(|detail| detail.piece == Piece::Summary);
         self.summed_up |= summary;
         let number = detail.and_then(|detail| detail.number);
@@ -413,13 +398,13 @@ impl ReaderState {
     }
 
     /// Ends the growing block.
-    fn close(&mut self, out: &mut dyn FnMut(Event<'_>)) {
+    fn close(&mut self, out: Out<'_>) {
         self.end_thought(out);
         self.blocks.close(out);
     }
 
     /// Emits the signature of reasoning that ends, in the form that this kind of server wants back.
-    fn end_thought(&mut self, out: &mut dyn FnMut(Event<'_>)) {
+    fn end_thought(&mut self, out: Out<'_>) {
         if let Some(thought) = self.thought.take()
             && self.variant.replay == Replay::Details
             && let Some(signature) = thought.meta.pack()
@@ -429,7 +414,7 @@ impl ReaderState {
         }
     }
 
-    fn finish_reason(&mut self, word: &str, out: &mut dyn FnMut(Event<'_>)) {
+    fn finish_reason(&mut self, word: &str, out: Out<'_>) {
         let reason = match word {
             "" => return,
             // Some servers send `stop` after tool calls, and some `tool_calls` without any.
@@ -459,11 +444,11 @@ impl ReaderState {
         }
     }
 
-    fn fail(&mut self, kind: FaultKind, message: &str, out: &mut dyn FnMut(Event<'_>)) {
+    fn fail(&mut self, kind: FaultKind, message: &str, out: Out<'_>) {
         self.blocks.fail(Fault::new(kind, message), out);
     }
 
-    fn end(&mut self, reason: EndReason, out: &mut dyn FnMut(Event<'_>)) {
+    fn end(&mut self, reason: EndReason, out: Out<'_>) {
         // A cut block has no end.
         if !self.blocks.ended && reason != EndReason::Cut {
             self.close(out);

@@ -6,11 +6,11 @@
 use std::borrow::Cow;
 use std::collections::HashSet;
 
-use throughline_canonical::{BlockStart, Delta, Event};
+use throughline_canonical::{BlockStart, Delta, Event, Out};
 
 use super::super::{NAME, PHASE, annotations};
+use super::ItemPosition;
 use super::item_parts::{ItemParts, Kind, Part, each_part, joined, member};
-use super::{ItemPosition, Out};
 use crate::dialects::shared::block_emitter::BlockEmitter;
 use crate::json::{JsonError, Span, each_element, inside, slice, text};
 

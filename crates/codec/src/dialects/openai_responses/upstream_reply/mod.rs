@@ -3,7 +3,7 @@
 //! Servers that imitate OpenAI omit things: sequence numbers, indexes, ids, the model, whole
 //! events. The reader does without them where possible.
 
-use throughline_canonical::{EndReason, Event, Fault, FaultKind, Usage};
+use throughline_canonical::{EndReason, Event, Fault, FaultKind, Out, Usage};
 
 use self::item_parts::Kind as ItemKind;
 use self::items::{Deltas, Items};
@@ -20,9 +20,6 @@ use crate::json::{
 
 mod item_parts;
 mod items;
-
-/// The receiver of events.
-pub(super) type Out<'o> = &'o mut dyn FnMut(Event<'_>);
 
 /// Reads one reply.
 pub(super) struct Reader {
