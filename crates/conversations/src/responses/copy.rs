@@ -14,11 +14,13 @@ use throughline_codec::dialects::openai_responses::state::{Progress, step};
 use throughline_codec::framing::MAX_REPLY_BYTES;
 use throughline_codec::framing::sse::Framer;
 use throughline_codec::json::EndDetector;
-use throughline_gateway::headers::BACKEND;
+use throughline_gateway::headers::{BACKEND, TURN};
 use throughline_gateway::reply::ReplyBody;
 use throughline_gateway::turn::error_reply::Reply;
+use throughline_gateway::turn::span::turn_span;
 use throughline_gateway::upstream::BoxError;
 use tokio::sync::mpsc;
+use tracing::{Instrument, Span};
 
 use super::Responses;
 use super::body::{Answer, live, plain};
@@ -90,6 +92,8 @@ impl Responses {
             backend.is_some_and(|backend| backend.dialect.name() == openai_responses::NAME)
         };
         let native = named.filter(speaks_it).map(str::to_owned);
+        let id = reply.headers().get(TURN).and_then(|id| id.to_str().ok());
+        let span = turn_span(id.unwrap_or_default());
         let kind = reply.headers().get(CONTENT_TYPE);
         let streamed = kind.is_some_and(|kind| kind.as_bytes().starts_with(b"text/event-stream"));
         let (head, body) = reply.into_parts();
@@ -100,6 +104,7 @@ impl Responses {
             send,
             turn,
             native,
+            span,
         ));
         let mut breaking = None;
         let frames = futures_util::stream::poll_fn(move |context| {
@@ -128,6 +133,7 @@ impl Responses {
         send: Sender,
         turn: Turn,
         native: Option<String>,
+        span: Span,
     ) {
         let mut turn = Some(turn);
         loop {
@@ -146,7 +152,8 @@ impl Responses {
                 if let Some(turn) = turn.take()
                     && let Some(response) = reader.response(status)
                 {
-                    self.store_response(response, turn, native.clone()).await;
+                    let stored = self.store_response(response, turn, native.clone());
+                    stored.instrument(span.clone()).await;
                 }
             }
             match frame {

@@ -18,6 +18,7 @@ use throughline_gateway::turn::request::{check_json, decompress_body};
 use throughline_gateway::turn::turn_reply::UnreadReply;
 use throughline_gateway::{IncomingRequest, unix_ms};
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tracing::Instrument;
 
 use super::Responses;
 use super::body::{Answer, json, live, plain};
@@ -222,9 +223,8 @@ impl Responses {
         {
             // A task of its own, so that a client that leaves now does not stop it.
             let this = Arc::clone(self);
-            let stored =
-                tokio::spawn(async move { this.store_response(response, turn, None).await });
-            let _ = stored.await;
+            let stored = async move { this.store_response(response, turn, None).await };
+            let _ = tokio::spawn(stored.instrument(head.span())).await;
         }
         plain(head.whole(ReplyBody::whole(body)))
     }

@@ -9,6 +9,7 @@ use throughline_codec::dialects::openai_responses::state::{
 };
 use throughline_gateway::reply::events::{TurnEvent, TurnEvents};
 use throughline_gateway::turn::turn_reply::UnreadReply;
+use tracing::{Instrument, Span};
 
 use super::Responses;
 use super::create::Turn;
@@ -17,11 +18,14 @@ use super::create::Turn;
 pub(super) struct ReplyEvents {
     events: TurnEvents,
     recorder: Recorder,
+    /// The span of the turn, for log lines about its reply.
+    span: Span,
 }
 
 impl ReplyEvents {
     pub(super) fn new(reply: UnreadReply, recorder: Recorder) -> Self {
-        Self { events: reply.into_events(), recorder }
+        let span = reply.head.span();
+        Self { events: reply.into_events(), recorder, span }
     }
 
     /// Waits for the next events. `None` after the last one. Cancelling this loses nothing.
@@ -90,7 +94,8 @@ impl Recording {
         if let Some(response) = self.progress.so_far(status, None)
             && let Some(turn) = self.turn.take()
         {
-            self.responses.store_response(response, turn, None).await;
+            let span = self.reply.span.clone();
+            self.responses.store_response(response, turn, None).instrument(span).await;
         }
     }
 }

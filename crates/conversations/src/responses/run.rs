@@ -348,8 +348,8 @@ impl Responses {
             End::Complete => {}
             End::Stopped => run.close("cancelled", None),
             End::Failed(broken) => {
-                let message = &broken.message;
-                tracing::warn!(response = id, "a background response failed: {message}");
+                // The message is the provider's and may quote contents. The turn's record has it.
+                tracing::warn!(response = id, "a background response failed");
                 run.close("failed", Some(broken));
             }
         }

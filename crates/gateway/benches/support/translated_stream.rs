@@ -38,6 +38,7 @@ impl TranslatedStream {
             memory: gateway.memory.clone(),
             record: gateway.record(),
             turn: SharedTurn::default(),
+            span: tracing::Span::none(),
             lineage: Lineage::of_request(&HeaderMap::new(), request),
             session: 1,
             origin: Arc::new(Origin {

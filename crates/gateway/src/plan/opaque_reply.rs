@@ -1,6 +1,5 @@
 //! How an [`OpaquePlan`] is sent, refused and answered. The plan itself is made in `opaque`.
 
-use bytes::Bytes;
 use http::Response;
 use serde_json::{Value, json};
 use throughline_canonical::BlockKey;
@@ -20,7 +19,6 @@ use crate::relay::{Relay, SentRequest, SignatureForm};
 use crate::thinking::memory::Outcome;
 use crate::turn::Attempt;
 use crate::turn::log::BlockRecord;
-use crate::turn::turn_reply::TurnReply;
 use crate::unix_ms;
 use crate::upstream::UpstreamBody;
 use crate::upstream::refusal_policy::{RefusedRequest, RejectedBlocks};

@@ -24,7 +24,6 @@ use crate::thinking::memory::Question;
 use crate::turn::Attempt;
 use crate::turn::log::BlockRecord;
 use crate::turn::request::ParsedRequest;
-use crate::turn::turn_reply::TurnReply;
 use crate::unix_ms;
 use crate::upstream::UpstreamBody;
 use crate::upstream::refusal_policy::{RefusedRequest, RejectedBlocks, RetryPlan};

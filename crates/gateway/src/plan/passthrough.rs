@@ -13,6 +13,7 @@ use crate::reply::passthrough::{PassthroughReply, ReplyEncoding, Shape, Tap};
 use crate::reply::{Live, ReplyBody};
 use crate::turn::Attempt;
 use crate::turn::error_reply::Reply;
+use crate::turn::log::TurnError;
 use crate::turn::request::content_encoding;
 use crate::turn::turn_reply::TurnReply;
 use crate::upstream::UpstreamBody;
@@ -35,7 +36,12 @@ impl Gateway {
         *reply.headers_mut() = headers::client(&head.headers, &attempt.backend.auth);
         attempt.turn_headers().write(reply.headers_mut());
         let what = format!("the backend refused the request: {status} {}", fault.kind.as_str());
-        self.record_failure(attempt.turn, attempt.request.incoming.began, status, &what);
+        self.record_failure(
+            attempt.turn,
+            attempt.request.incoming.began,
+            status,
+            TurnError::new(what),
+        );
         TurnReply::failed(reply, fault)
     }
 

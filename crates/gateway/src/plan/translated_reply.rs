@@ -25,7 +25,7 @@ use crate::reply::ReplyBody;
 use crate::reply::translated::EventSource;
 use crate::turn::Attempt;
 use crate::turn::error_reply::{Reply, generated_reply, turn_error};
-use crate::turn::log::BlockRecord;
+use crate::turn::log::{BlockRecord, TurnError};
 use crate::turn::request::content_encoding;
 use crate::turn::turn_reply::{EventReply, ReplyHead, TurnReply, UnreadReply};
 use crate::unix_ms;
@@ -186,7 +186,7 @@ impl Gateway {
         }
         let what = format!("the backend refused the request: {status} {}", fault.kind.as_str());
         let began = attempt.request.incoming.began;
-        self.record_failure(attempt.turn, began, reply.status().as_u16(), &what);
+        self.record_failure(attempt.turn, began, reply.status().as_u16(), TurnError::new(what));
         TurnReply::failed(reply, fault)
     }
 

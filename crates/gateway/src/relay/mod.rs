@@ -146,6 +146,7 @@ impl Relay {
 
     /// Records what only the reader knows about the reply. Call this before [`Relay::close`].
     pub(crate) fn finish_reading(&mut self, reader: &dyn ReplyReader) {
+        let _entered = self.ledger.span.enter();
         if reader.separates_reasoning() {
             let Origin { backend, model, .. } = &*self.ledger.origin;
             self.sent.separating.learn(backend, model);
@@ -433,6 +434,7 @@ impl Relay {
     }
 
     fn end(&mut self, reason: EndReason, out: &mut dyn FnMut(&Event<'_>)) {
+        let _entered = self.ledger.span.clone().entered();
         self.send_deferred(out);
         if reason == EndReason::Failed {
             // The fault was already sent. Blocks that did not end must not be sent back later.

@@ -20,6 +20,7 @@ use throughline_canonical::{Fault, FaultKind};
 use throughline_codec::framing::encoding::EncodingError;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, Sleep};
+use tracing::Span;
 
 use crate::upstream::{BoxError, UpstreamBody};
 
@@ -159,6 +160,8 @@ pub struct Live<O> {
     stop: Option<Stop>,
     /// The error that the next poll returns.
     breaking: Option<BoxError>,
+    /// The span of the turn. It is entered only to log the end of a reply.
+    span: Span,
     _permit: Option<OwnedSemaphorePermit>,
 }
 
@@ -252,6 +255,7 @@ impl<O: Output> Live<O> {
             done: false,
             stop: None,
             breaking: None,
+            span: Span::current(),
             _permit: permit,
         }
     }
@@ -323,6 +327,7 @@ impl<O: Output> Live<O> {
     }
 
     fn broken(&mut self, error: BoxError) -> Polled<O> {
+        let _entered = self.span.clone().entered();
         let what = format!("the connection to backend `{}` broke", self.backend);
         tracing::warn!(
             backend = self.backend,
@@ -334,6 +339,7 @@ impl<O: Output> Live<O> {
 
     /// Fails because a compressed reply cannot be decompressed.
     fn unreadable(&mut self, error: EncodingError) -> Polled<O> {
+        let _entered = self.span.clone().entered();
         let what = format!(
             "the reply of backend `{}` is not valid for its content encoding",
             self.backend
@@ -348,6 +354,7 @@ impl<O: Output> Live<O> {
             self.done = true;
             return Poll::Ready((!rest.is_empty()).then(|| Ok(rest)));
         }
+        let _entered = self.span.clone().entered();
         // Several clients take any clean end for a complete answer.
         let what = format!("backend `{}` ended its reply early", self.backend);
         tracing::warn!(backend = self.backend, "the reply ended before it was complete");

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use throughline_canonical::Fault;
 use throughline_codec::framing::encoding::{Decoder, EncodingError};
 use throughline_codec::json::EndDetector;
+use tracing::Span;
 
 use crate::reply::ReplyTransform;
 use crate::reply::model_name::{ModelAlias, RewriteModelName};
@@ -55,6 +56,8 @@ pub(crate) struct PassthroughReply {
     json: Option<EndDetector>,
     /// Whether the bytes cannot be read.
     unread: bool,
+    /// The span of the turn.
+    span: Span,
 }
 
 /// The format of a reply.
@@ -110,6 +113,7 @@ impl PassthroughReply {
             needs_last_event: events && readable && tap.is_some(),
             json: (shape == Shape::Json && readable).then(EndDetector::default),
             unread: !readable,
+            span: Span::current(),
             tap,
         }
     }
@@ -128,6 +132,7 @@ impl ReplyTransform<Bytes> for PassthroughReply {
                 Ok(plain) => Some(Bytes::from(plain)),
                 Err(error) if decompressor.for_client => return Err(error),
                 Err(error) => {
+                    let _entered = self.span.enter();
                     // The client may still be able to read it.
                     tracing::warn!(%error, "cannot decompress the reply, so its thinking is not remembered");
                     self.decompressor = None;

@@ -6,7 +6,8 @@ use throughline_canonical::{Fault, FaultKind};
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::gateway::Gateway;
-use crate::turn::error_reply::{Reply, error_response};
+use crate::turn::error_reply::{Reply, TurnHeaders, turn_error};
+use crate::turn::log::TurnError;
 use crate::turn::request::IncomingRequest;
 
 impl Gateway {
@@ -29,9 +30,13 @@ impl Gateway {
     /// Refuses a request before its turn begins, and records the refusal.
     pub fn reject(&self, incoming: &IncomingRequest, fault: &Fault) -> Reply {
         let turn = self.begin(incoming);
-        let id = turn.lock().id.clone();
-        let reply = error_response(incoming.dialect, fault, &id, "");
-        self.record_failure(&turn, incoming.began, reply.status().as_u16(), &fault.message);
+        let (headers, span) = {
+            let turn = turn.lock();
+            (TurnHeaders::from(&*turn), turn.span())
+        };
+        let reply = turn_error(incoming.dialect, fault, &headers);
+        let (status, error) = (reply.status().as_u16(), TurnError::of_gateway(fault));
+        span.in_scope(|| self.record_failure(&turn, incoming.began, status, error));
         reply
     }
 }

@@ -123,9 +123,9 @@ impl Attempt<'_> {
         if self.settings.pretty_print {
             // `%` prints without quotes. Quotes would escape the line breaks.
             let body = pretty(&sent);
-            tracing::debug!(turn = turn.id, %body, "Request body");
+            tracing::debug!(%body, "Request body");
         } else {
-            tracing::debug!(turn = turn.id, body = sent, "Request body");
+            tracing::debug!(body = sent, "Request body");
         }
         turn.record_sent_body(&sent);
     }
@@ -136,6 +136,7 @@ impl Attempt<'_> {
             memory: gateway.memory.clone(),
             record: gateway.record(),
             turn: self.turn.clone(),
+            span: tracing::Span::current(),
             lineage: self.request.lineage,
             session,
             origin,

@@ -6,11 +6,12 @@ use std::time::Instant;
 use throughline_canonical::{
     BlockStart, Delta, EndReason, Event, Fault, Origin, Transformation, Usage,
 };
+use tracing::Span;
 
 use crate::thinking::capture::CapturedBlock;
 use crate::thinking::lineage::Lineage;
 use crate::thinking::memory::{Memory, NewBlock};
-use crate::turn::log::{SharedTurn, Turn, TurnEnd};
+use crate::turn::log::{SharedTurn, Turn, TurnEnd, TurnError};
 use crate::turn::record::TurnRecord;
 use crate::unix_ms;
 
@@ -26,6 +27,8 @@ pub struct Ledger {
     pub record: TurnRecord,
     /// The turn that this reply belongs to.
     pub turn: SharedTurn,
+    /// The span of the turn. A reply is relayed outside of it.
+    pub span: Span,
     /// The conversation that the turn belongs to.
     pub lineage: Lineage,
     /// The session in which the request began.
@@ -103,6 +106,7 @@ impl Ledger {
 
     /// Remembers a block.
     pub fn register(&self, block: &CapturedBlock, cut: bool) {
+        let _entered = self.span.enter();
         self.memory.register(&NewBlock {
             lineage: self.lineage,
             session: self.session,
@@ -139,8 +143,10 @@ impl Ledger {
             (Some(EndReason::Failed), _) => TurnEnd::Failed,
             _ => TurnEnd::Completed,
         };
-        let Self { progress, full_body, .. } = self;
-        let fault = progress.fault.take().map(|fault| fault.message);
+        let Self { progress, full_body, span, .. } = self;
+        let _entered = span.enter();
+        let error = error.map(TurnError::new);
+        let error = error.or_else(|| progress.fault.take().map(TurnError::of_backend));
         self.record.end(&self.turn, self.began, |turn| {
             turn.end = end;
             turn.usage = progress.usage;
@@ -148,7 +154,7 @@ impl Ledger {
             turn.ms.first_text = progress.text;
             let first = [progress.thinking, progress.text, progress.call];
             turn.ms.first_token = first.into_iter().flatten().min();
-            turn.error = error.or(fault);
+            turn.error = error;
             if *full_body {
                 turn.received = Some(String::from_utf8_lossy(&progress.received).into_owned());
             }

@@ -7,13 +7,17 @@ use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 use serde::{Serialize, Serializer};
-use throughline_canonical::{BlockReport, Fate, Loss, Origin, Reason, ThinkingKind, Usage};
+use throughline_canonical::{
+    BlockReport, Fate, Fault, FaultKind, Loss, Origin, Reason, ThinkingKind, Usage,
+};
 use throughline_codec::dialects::blocks;
 use throughline_codec::dialects::passthrough::Passthrough;
 use tokio::sync::broadcast;
+use tracing::Span;
 
 use crate::plan::Lane;
 use crate::plan::outlined::PlannedBlock;
+use crate::turn::span::turn_span;
 
 /// How many turns are kept.
 const MAX_TURNS: usize = 1000;
@@ -65,9 +69,15 @@ pub struct Turn {
     pub ms: Times,
     /// How the turn ended.
     pub end: TurnEnd,
+    /// The client's id of the request, from its header `x-request-id`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub request_id: Option<String>,
+    /// The trace that the request belongs to, from its header `traceparent`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub traceparent: Option<String>,
     /// The error, if the turn failed.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub error: Option<String>,
+    pub error: Option<TurnError>,
     /// The body sent to the backend. Only set if `full_body` is on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sent: Option<String>,
@@ -92,6 +102,58 @@ pub enum TurnEnd {
     Failed,
     /// The client disconnected.
     ClientGone,
+}
+
+/// Why a turn failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TurnError {
+    message: String,
+    /// The words for the log. Messages about requests and of providers may quote contents, so the
+    /// log has only the kind of error and the path of the invalid member.
+    logged: String,
+}
+
+impl TurnError {
+    /// An error in words that quote no contents.
+    pub fn new(message: impl Into<String>) -> Self {
+        let message = message.into();
+        Self { logged: message.clone(), message }
+    }
+
+    /// A fault of the gateway.
+    pub fn of_gateway(fault: &Fault) -> Self {
+        let Fault { kind, message, path, .. } = fault;
+        let logged = match (kind, path) {
+            // The message is about the backend or the gateway, not about the request.
+            (
+                FaultKind::Unreachable
+                | FaultKind::TimedOut
+                | FaultKind::Overloaded
+                | FaultKind::Internal,
+                _,
+            ) => message.clone(),
+            (kind, Some(path)) => format!("{} at {path}", kind.as_str()),
+            (kind, None) => kind.as_str().to_owned(),
+        };
+        Self { message: message.clone(), logged }
+    }
+
+    /// A fault that a backend reported within its reply.
+    pub fn of_backend(fault: Fault) -> Self {
+        let logged = format!("the backend reported an error: {}", fault.kind.as_str());
+        Self { message: fault.message, logged }
+    }
+
+    /// The words for the log.
+    pub fn logged(&self) -> &str {
+        &self.logged
+    }
+}
+
+impl Serialize for TurnError {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.message)
+    }
 }
 
 impl TurnEnd {
@@ -211,6 +273,11 @@ impl Turn {
         share_origins(&mut self.blocks);
     }
 
+    /// The span of the turn, for its log lines.
+    pub fn span(&self) -> Span {
+        turn_span(&self.id)
+    }
+
     /// The losses as one text; `None` if nothing was lost.
     pub fn losses_text(&self) -> Option<String> {
         (!self.losses.is_empty()).then(|| Loss::header(&self.losses))
@@ -225,8 +292,9 @@ impl Turn {
     fn weight(&self) -> usize {
         let texts =
             [&self.id, &self.lineage, &self.path, &self.backend, &self.model, &self.upstream_model];
-        let more = [&self.error, &self.sent, &self.received];
-        let texts = texts.into_iter().chain(more.into_iter().flatten());
+        let error = self.error.iter().flat_map(|error| [&error.message, &error.logged]);
+        let more = [&self.request_id, &self.traceparent, &self.sent, &self.received];
+        let texts = texts.into_iter().chain(more.into_iter().flatten()).chain(error);
         let mut last = std::ptr::null();
         let origins: usize = self
             .blocks

@@ -10,6 +10,7 @@ pub mod log;
 mod other;
 mod record;
 pub mod request;
+pub mod span;
 pub mod turn_reply;
 
 use std::sync::Arc;
@@ -19,10 +20,11 @@ use serde_json::Value;
 use throughline_canonical::{Fault, FaultKind};
 use throughline_codec::dialects::Accepted;
 use tokio::sync::OwnedSemaphorePermit;
+use tracing::Instrument;
 
 pub(crate) use self::attempt::Attempt;
 use self::error_reply::{Reply, TurnHeaders, turn_error};
-use self::log::SharedTurn;
+use self::log::{SharedTurn, TurnError};
 use self::record::Unanswered;
 use self::request::{IncomingRequest, RequestContent, read_request};
 use self::turn_reply::{FinishedReply, TurnReply, UnreadReply};
@@ -41,7 +43,10 @@ impl Gateway {
         content: impl Into<RequestContent>,
         permit: OwnedSemaphorePermit,
     ) -> Reply {
-        self.run(incoming, content.into(), permit).await.encode().await
+        let turn = self.begin(&incoming);
+        let span = turn.lock().span();
+        let run = self.run(&turn, incoming, content.into(), permit);
+        async { run.await.encode().await }.instrument(span).await
     }
 
     /// One turn whose reply the caller reads as canonical events, or a finished reply if there is no
@@ -52,24 +57,28 @@ impl Gateway {
         accepted: Accepted,
         permit: OwnedSemaphorePermit,
     ) -> Result<UnreadReply, Box<FinishedReply>> {
-        self.run(incoming, accepted.into(), permit).await.into_unread()
+        let turn = self.begin(&incoming);
+        let span = turn.lock().span();
+        let run = self.run(&turn, incoming, accepted.into(), permit);
+        async { run.await.into_unread() }.instrument(span).await
     }
 
     async fn run(
         &self,
+        turn: &SharedTurn,
         incoming: IncomingRequest,
         content: RequestContent,
         permit: OwnedSemaphorePermit,
     ) -> TurnReply {
         let settings = self.settings();
         let (began, dialect) = (incoming.began, incoming.dialect);
-        let turn = self.begin(&incoming);
-        let _unanswered = Unanswered::new(self, &turn, began);
-        match self.try_backends(&settings, incoming, content, &turn, permit).await {
+        let _unanswered = Unanswered::new(self, turn, began);
+        match self.try_backends(&settings, incoming, content, turn, permit).await {
             Ok(reply) => reply,
             Err(fault) => {
                 let reply = turn_error(dialect, &fault, &TurnHeaders::from(&*turn.lock()));
-                self.record_failure(&turn, began, reply.status().as_u16(), &fault.message);
+                let error = TurnError::of_gateway(&fault);
+                self.record_failure(turn, began, reply.status().as_u16(), error);
                 TurnReply::failed(reply, fault)
             }
         }

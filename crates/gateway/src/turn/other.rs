@@ -4,6 +4,7 @@
 use http::{Response, header};
 use throughline_canonical::Fault;
 use throughline_codec::dialects::client_headers::without_key;
+use tracing::Instrument;
 
 use crate::backend::{Auth, Backend};
 use crate::gateway::Gateway;
@@ -13,6 +14,7 @@ use crate::reply::passthrough::PassthroughReply;
 use crate::reply::{Clocks, Live, ReplyBody};
 use crate::turn::error_reply::{Reply, TurnHeaders, error_response};
 use crate::turn::request::IncomingRequest;
+use crate::turn::span::turn_span;
 use crate::unix_ms;
 use crate::upstream::send::{MAX_ERROR_BYTES, read_whole};
 use crate::upstream::{RequestBody, SendError, UpstreamBody};
@@ -35,13 +37,22 @@ async fn read_error(backend: &Backend, response: Response<UpstreamBody>) -> Faul
 impl Gateway {
     /// Forwards a request that is not a turn.
     pub async fn forward_request(&self, incoming: IncomingRequest, body: RequestBody) -> Reply {
-        let settings = self.settings();
         let id = self.turns.id(unix_ms());
+        self.forward_unread(&id, incoming, body).instrument(turn_span(&id)).await
+    }
+
+    async fn forward_unread(
+        &self,
+        id: &str,
+        incoming: IncomingRequest,
+        body: RequestBody,
+    ) -> Reply {
+        let settings = self.settings();
         let chosen =
             settings.routes.choose(&settings, incoming.pin.as_deref(), None, &self.active());
         let backend = match chosen {
             Ok(chosen) => chosen.chain[0].clone(),
-            Err(fault) => return error_response(incoming.dialect, &fault, &id, ""),
+            Err(fault) => return error_response(incoming.dialect, &fault, id, ""),
         };
         let mut head = headers::upstream(&incoming.headers, &backend, headers::Body::Forwarded);
         if let Some(length) = incoming.headers.get(header::CONTENT_LENGTH) {
@@ -60,12 +71,12 @@ impl Gateway {
                 if response.status().as_u16() >= 400 && !same_error_format(&incoming, &backend) =>
             {
                 let fault = read_error(&backend, response).await;
-                error_response(incoming.dialect, &fault, &id, &backend.name)
+                error_response(incoming.dialect, &fault, id, &backend.name)
             }
             Ok(response) => {
                 let (head, upstream) = response.into_parts();
                 let mut reply_headers = headers::client(&head.headers, &backend.auth);
-                TurnHeaders::new(&id, &backend.name).write(&mut reply_headers);
+                TurnHeaders::new(id, &backend.name).write(&mut reply_headers);
                 let clocks = Clocks {
                     keep_alive: settings.keep_alive,
                     idle: backend.timeouts.idle,
@@ -94,7 +105,7 @@ impl Gateway {
                         "the backend did not reply"
                     );
                 }
-                error_response(incoming.dialect, &error.fault(), &id, &backend.name)
+                error_response(incoming.dialect, &error.fault(), id, &backend.name)
             }
         }
     }

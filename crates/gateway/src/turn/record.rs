@@ -10,7 +10,7 @@ use crate::gateway::Gateway;
 use crate::metrics::Metrics;
 use crate::turn::Attempt;
 use crate::turn::ledger::milliseconds;
-use crate::turn::log::{SharedTurn, Turn, TurnEnd, Turns};
+use crate::turn::log::{SharedTurn, Turn, TurnEnd, TurnError, Turns};
 use crate::turn::request::IncomingRequest;
 use crate::unix_ms;
 
@@ -45,6 +45,8 @@ impl Gateway {
             time: now,
             client_dialect: incoming.dialect.name(),
             path: incoming.path.clone(),
+            request_id: id_in_header(incoming, "x-request-id"),
+            traceparent: id_in_header(incoming, "traceparent"),
             ..Turn::default()
         }))
     }
@@ -72,9 +74,9 @@ impl Gateway {
         turn: &SharedTurn,
         began: Instant,
         status: u16,
-        what: &str,
+        error: TurnError,
     ) {
-        self.record_early_end(turn, began, status, TurnEnd::Failed, Some(what));
+        self.record_early_end(turn, began, status, TurnEnd::Failed, Some(error));
     }
 
     fn record_early_end(
@@ -83,13 +85,13 @@ impl Gateway {
         began: Instant,
         status: u16,
         end: TurnEnd,
-        what: Option<&str>,
+        error: Option<TurnError>,
     ) {
         self.turns.push(turn.clone());
         self.record().end(turn, began, |turn| {
             turn.status = status;
             turn.end = end;
-            turn.error = what.map(ToOwned::to_owned);
+            turn.error = error;
         });
     }
 
@@ -124,16 +126,37 @@ impl TurnRecord {
 }
 
 fn log_end(turn: &Turn) {
+    let Turn { usage, ms, .. } = turn;
     tracing::info!(
-        turn = turn.id,
+        client_dialect = turn.client_dialect,
         backend = turn.backend,
-        model = turn.upstream_model,
+        upstream_dialect = turn.upstream_dialect,
+        model = turn.model,
+        upstream_model = turn.upstream_model,
         status = turn.status,
         end = turn.end.as_str(),
-        first_byte_ms = turn.ms.first_byte,
-        total_ms = turn.ms.total,
-        output_tokens = turn.usage.output,
+        error = turn.error.as_ref().map(TurnError::logged),
         losses = turn.losses_text(),
+        first_byte_ms = ms.first_byte,
+        first_token_ms = ms.first_token,
+        total_ms = ms.total,
+        input_tokens = usage.input,
+        output_tokens = usage.output,
+        reasoning_tokens = usage.thinking,
+        cache_read_tokens = usage.cache_read,
+        cache_write_tokens = usage.cache_write,
+        request_id = turn.request_id,
+        traceparent = turn.traceparent,
         "Turn ended"
     );
+}
+
+/// How many bytes of an id of the client are kept.
+const MAX_ID_BYTES: usize = 200;
+
+/// An id in a header of the client.
+fn id_in_header(incoming: &IncomingRequest, name: &str) -> Option<String> {
+    // Readable header values are ASCII, so they can be cut anywhere.
+    let id = incoming.headers.get(name)?.to_str().ok()?;
+    Some(id[..id.len().min(MAX_ID_BYTES)].to_owned())
 }

@@ -6,12 +6,14 @@ use http::{HeaderValue, Response};
 use throughline_canonical::{Fault, Reply as CanonicalReply};
 use throughline_codec::dialects::{ClientDialect, ReplyWriter};
 use tokio::sync::OwnedSemaphorePermit;
+use tracing::Span;
 
 use crate::reply::events::{EventList, TurnEvents};
 use crate::reply::folded::{FoldedReply, Folder};
 use crate::reply::translated::{Encoder, EventSink, EventSource, TranslatedReply};
 use crate::reply::{Clocks, Live, ReplyBody};
 use crate::turn::error_reply::{Reply, TurnHeaders, generated_reply, turn_error};
+use crate::turn::span::turn_span;
 use crate::upstream::UpstreamBody;
 
 /// The reply of a turn before it is encoded.
@@ -73,6 +75,11 @@ pub struct ReplyHead {
 }
 
 impl ReplyHead {
+    /// The span of the turn, for callers that log something about its reply.
+    pub fn span(&self) -> Span {
+        turn_span(&self.turn.id)
+    }
+
     /// A streamed reply in the client's dialect.
     pub fn stream<B>(&self, body: B) -> Response<B> {
         let mut reply = generated_reply(Response::new(body), self.stream_type, &self.turn);

@@ -5,7 +5,9 @@ use bytes::Bytes;
 use throughline_canonical::Fault;
 use throughline_codec::dialects::{self, CLIENT, anthropic};
 use throughline_gateway::headers::{BACKEND, TURN};
+use throughline_gateway::turn::span::turn_span;
 use throughline_gateway::{IncomingRequest, unix_ms};
+use tracing::Instrument;
 
 use super::refuse;
 use crate::wiring::App;
@@ -34,9 +36,9 @@ pub(super) async fn plan(app: &App, mut request: IncomingRequest, body: Bytes) -
     };
     request.dialect = dialect;
     request.path = dialect.path_for(&model);
-    match app.gateway.report(request, body).await {
+    let id = app.gateway.turns.id(unix_ms());
+    match app.gateway.report(request, body).instrument(turn_span(&id)).await {
         Ok(report) => {
-            let id = app.gateway.turns.id(unix_ms());
             let backend = report["backend"].as_str().unwrap_or_default().to_owned();
             ([(TURN, id), (BACKEND, backend)], axum::Json(report)).into_response()
         }

@@ -20,7 +20,7 @@ fn log_lines(gateway: &Gateway, message: &str) -> Vec<Value> {
         .filter(|line| line["message"] == message)
         .map(|mut line| {
             let fields = line.as_object_mut().unwrap();
-            for varies in ["timestamp", "target", "lineage", "message"] {
+            for varies in ["timestamp", "target", "lineage", "message", "turn"] {
                 fields.remove(varies);
             }
             line

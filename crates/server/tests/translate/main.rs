@@ -32,6 +32,7 @@ mod frontend_endpoints;
 mod frontend_faults;
 mod ids;
 mod keep_alive;
+mod logs;
 mod losses;
 mod nesting;
 mod ollama_endpoints;

@@ -1,9 +1,13 @@
 //! Logging. Logs never contain keys, and contain message content only with `[debug_log] full_body`.
 
+mod json_lines;
+
 use std::io::IsTerminal;
 
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt::format::JsonFields;
 
+use self::json_lines::JsonLines;
 use crate::config::{Config, ConfigEnum, Format};
 
 /// Starts logging to stderr. `RUST_LOG` overrides the configuration.
@@ -20,6 +24,6 @@ pub fn start(config: &Config) {
     // A second call, as in tests, keeps the first subscriber.
     let _ = match config.log.format {
         Format::Text => builder.try_init(),
-        Format::Json => builder.json().flatten_event(true).try_init(),
+        Format::Json => builder.fmt_fields(JsonFields::new()).event_format(JsonLines).try_init(),
     };
 }
