@@ -3,6 +3,7 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::time::Instant;
 
 use arc_swap::ArcSwap;
 use parking_lot::{Mutex, RwLock};
@@ -11,6 +12,7 @@ use throughline_sealing::Keyring;
 use tokio::sync::Semaphore;
 
 use crate::backend::{Auth, Backend};
+use crate::cool_down::{CoolDown, FailingBackends};
 use crate::metrics::Metrics;
 use crate::models::Lists;
 use crate::separating::SeparatingModels;
@@ -36,8 +38,8 @@ pub struct Gateway {
     key_site: RwLock<Option<String>>,
     pub(crate) binding: RwLock<HashSet<String>>,
     pub(crate) separating: Arc<SeparatingModels>,
-    /// Backends that could not be reached the last time.
-    pub(crate) unreachable: RwLock<HashSet<String>>,
+    /// Which backends fail.
+    pub(crate) failing: FailingBackends,
     /// Remembers who made which thinking block.
     pub memory: Arc<Memory>,
     /// Seals signatures for clients of other dialects.
@@ -85,7 +87,7 @@ impl Gateway {
             key_site: RwLock::new(key_site),
             binding: RwLock::new(binding),
             separating: Arc::new(SeparatingModels::new(&snapshot, changes.clone())),
-            unreachable: RwLock::default(),
+            failing: FailingBackends::default(),
             memory: Arc::new(Memory::new(snapshot, changes.clone())),
             envelopes: Envelopes::new(keyring.clone()),
             vault: Arc::new(Vault::new(keyring, vault, VaultLimits::default())),
@@ -164,9 +166,14 @@ impl Gateway {
         Ok(chosen.chain[0].clone())
     }
 
-    /// Whether a backend could be reached the last time.
+    /// Whether the last requests to a backend succeeded.
     pub fn healthy(&self, backend: &str) -> bool {
-        !self.unreachable.read().contains(backend)
+        self.failing.healthy(backend)
+    }
+
+    /// The parts of a backend that are not tried at the moment, if there is another backend.
+    pub fn cool_downs(&self, backend: &str) -> Vec<CoolDown> {
+        self.failing.cool_downs(backend, Instant::now())
     }
 
     /// The number of requests in progress.
@@ -223,18 +230,6 @@ impl Gateway {
             tracing::info!(backend, "this backend binds thinking to its conversation");
             let fact = format!("{BINDS_PREFIX}{backend}");
             self.changes.push(Change::Fact(fact, Some("yes".into())));
-        }
-    }
-
-    /// Records whether a backend could be reached.
-    pub(crate) fn record_reachability(&self, backend: &str, reached: bool) {
-        if reached != self.healthy(backend) {
-            let mut unreachable = self.unreachable.write();
-            if reached {
-                unreachable.remove(backend);
-            } else {
-                unreachable.insert(backend.to_owned());
-            }
         }
     }
 }

@@ -16,6 +16,8 @@ pub const TURN: HeaderName = HeaderName::from_static("x-throughline-turn");
 pub const CONVERSATION: &str = "x-throughline-conversation";
 /// The backend that answered, or that the client asks for.
 pub const BACKEND: HeaderName = HeaderName::from_static("x-throughline-backend");
+/// The backend that answered, if it is not the one that was chosen first.
+pub const FALLBACK: HeaderName = HeaderName::from_static("x-throughline-fallback");
 /// The losses of the turn.
 pub const LOSS: HeaderName = HeaderName::from_static("x-throughline-loss");
 const JSON: HeaderValue = HeaderValue::from_static("application/json");

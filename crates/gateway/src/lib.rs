@@ -5,6 +5,7 @@
 
 pub mod backend;
 pub mod catalog;
+pub mod cool_down;
 pub mod gateway;
 pub mod headers;
 pub mod history;

@@ -2,6 +2,7 @@
 //! one.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use throughline_canonical::Fault;
 
@@ -17,6 +18,8 @@ pub struct Routes {
     pub rules: Vec<Rule>,
     /// The backends to try, in order, if the active backend fails.
     pub fallback: Vec<String>,
+    /// How long a backend is not tried after a first failure, if there is another one.
+    pub cool_down: Duration,
 }
 
 /// Sends some models to another backend.

@@ -10,8 +10,9 @@ use axum::response::{IntoResponse, Response};
 use futures_util::stream;
 use http::StatusCode;
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 use throughline_canonical::{Fault, FaultKind};
+use throughline_gateway::cool_down::CoolDown;
 use tokio::sync::broadcast::error::RecvError;
 
 use crate::wiring::App;
@@ -49,6 +50,10 @@ pub async fn backends(State(app): AppState) -> Response {
                 "models": models,
                 "default_model": backend.default_model,
             });
+            let cool_downs = gateway.cool_downs(&backend.name);
+            if !cool_downs.is_empty() {
+                entry["cool_down"] = cool_downs.iter().map(cool_down).collect();
+            }
             if let Some(to_do) = backend.off() {
                 entry["off"] = to_do.into();
             }
@@ -56,6 +61,15 @@ pub async fn backends(State(app): AppState) -> Response {
         })
         .collect();
     Json(json!({"active": &*gateway.active(), "backends": backends})).into_response()
+}
+
+fn cool_down(cool_down: &CoolDown) -> Value {
+    json!({
+        "model": cool_down.model,
+        "reason": cool_down.failure.to_string(),
+        "failures": cool_down.failures,
+        "seconds": cool_down.remaining.as_secs_f64().ceil() as u64,
+    })
 }
 
 /// The body of `POST /admin/switch`.

@@ -153,6 +153,29 @@ const FAMILIES: &[Family] = &[
         },
     },
     Family {
+        name: "fallbacks_total",
+        kind: "counter",
+        help: "Turns that another backend answered than was chosen first.",
+        labels: &["backend", "fallback"],
+        write: |series, view| {
+            for ((chosen, answered), count) in &view.recorded.fallbacks {
+                series.add(&[chosen, answered], *count);
+            }
+        },
+    },
+    Family {
+        name: "backend_cooling_down",
+        kind: "gauge",
+        help: "1 while requests go to other backends, because this one fails for all or some models.",
+        labels: &["backend"],
+        write: |series, view| {
+            for backend in &view.gateway.settings().backends {
+                let cools_down = !view.gateway.cool_downs(&backend.name).is_empty();
+                series.add(&[&backend.name], u64::from(cools_down));
+            }
+        },
+    },
+    Family {
         name: "requests_retried_total",
         kind: "counter",
         help: "Requests that were sent again because the backend refused their thinking.",

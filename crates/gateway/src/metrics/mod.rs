@@ -79,6 +79,9 @@ pub struct Recorded {
     pub losses: BTreeMap<LossLabels, u64>,
     /// Times and tokens, by backend and model.
     pub models: BTreeMap<(Label, Label), ModelMetrics>,
+    /// Turns that another backend answered, by the one that was chosen first and the one that
+    /// answered.
+    pub fallbacks: BTreeMap<(Label, Label), u64>,
     /// Facts about each backend.
     pub backends: BTreeMap<Label, BackendMetrics>,
     /// The time to the head of a reply.
@@ -190,6 +193,10 @@ impl Metrics {
                 upstream_dialect: turn.upstream_dialect,
             };
             *recorded.losses.entry(labels).or_default() += loss.count() as u64;
+        }
+        if let (Some(_), Some(chosen)) = (&turn.fallback, turn.passed_over.first()) {
+            let chain = (names.backend(&chosen.backend), backend.clone());
+            *recorded.fallbacks.entry(chain).or_default() += 1;
         }
         let of_backend = recorded.backends.entry(backend.clone()).or_default();
         match turn.end {

@@ -9,6 +9,7 @@ use throughline_codec::dialects::segments::has_dot_segments;
 
 use crate::backend::{Backend, credential_fingerprint};
 use crate::catalog::Model;
+use crate::cool_down::Failure;
 use crate::gateway::Gateway;
 use crate::headers;
 use crate::plan::{Decision, Plan};
@@ -18,7 +19,7 @@ use crate::settings::Settings;
 use crate::thinking::TargetIdentity;
 use crate::turn::error_reply::TurnHeaders;
 use crate::turn::ledger::{Ledger, ReplyProgress};
-use crate::turn::log::{SharedTurn, Turn};
+use crate::turn::log::{PassedOver, SharedTurn, Turn};
 use crate::turn::request::ParsedRequest;
 use crate::upstream::SendError;
 
@@ -31,6 +32,8 @@ pub(crate) struct Attempt<'a> {
     pub(crate) turn: &'a SharedTurn,
     /// Whether the request goes here because this is the active backend.
     pub(crate) follows_active_backend: bool,
+    /// Whether another backend was chosen first.
+    pub(crate) is_fallback: bool,
     /// Whether no other backend is left to try.
     pub(crate) last: bool,
 }
@@ -75,6 +78,7 @@ impl Attempt<'_> {
         turn.lineage = self.request.lineage.id.text();
         turn.session = *session;
         turn.backend.clone_from(&self.backend.name);
+        turn.fallback = None;
         turn.upstream_dialect = dialect.name();
         turn.lane = *lane;
         turn.stream = self.request.stream;
@@ -158,17 +162,35 @@ impl Attempt<'_> {
         }
     }
 
-    /// Logs that the next backend is tried after this one failed.
-    pub(crate) fn log_fallback(&self, status: u16) {
+    /// Records the backend's failure, after which the next one is tried.
+    pub(crate) fn pass_over(&self, failure: Failure) {
         let backend = &self.backend.name;
-        tracing::warn!(backend, status, "trying the next backend");
+        tracing::warn!(backend, %failure, "trying the next backend");
+        self.turn.lock().passed_over.push(PassedOver {
+            backend: backend.clone(),
+            reason: failure.to_string(),
+            cooling: false,
+        });
+    }
+
+    /// Records that the backend has answered.
+    pub(crate) fn record_answer(&self) {
+        if self.is_fallback {
+            self.turn.lock().fallback = Some(self.backend.name.clone());
+        }
     }
 
     /// Handles a missing reply: an error if no other backend is left to try.
     pub(crate) fn handle_no_reply(&self, error: &SendError) -> Result<(), Fault> {
         let cause = error as &dyn std::error::Error;
         tracing::warn!(backend = self.backend.name, error = cause, "the backend did not reply");
-        if self.last { Err(error.fault()) } else { Ok(()) }
+        match error.failure() {
+            Some(failure) if !self.last => {
+                self.pass_over(failure);
+                Ok(())
+            }
+            _ => Err(error.fault()),
+        }
     }
 }
 

@@ -18,13 +18,20 @@ pub struct TurnHeaders {
     pub(crate) id: String,
     /// The backend that was tried last. Empty if none was chosen yet.
     pub(crate) backend: String,
+    /// The backend that answered, if it is not the one that was chosen first.
+    pub(crate) fallback: Option<String>,
     /// The losses so far: those of the request, and at the end also those of the reply.
     pub(crate) losses: Vec<Loss>,
 }
 
 impl From<&Turn> for TurnHeaders {
     fn from(turn: &Turn) -> Self {
-        Self { id: turn.id.clone(), backend: turn.backend.clone(), losses: turn.losses.clone() }
+        Self {
+            id: turn.id.clone(),
+            backend: turn.backend.clone(),
+            fallback: turn.fallback.clone(),
+            losses: turn.losses.clone(),
+        }
     }
 }
 
@@ -44,6 +51,9 @@ impl TurnHeaders {
         set(headers::TURN, &self.id);
         if !self.backend.is_empty() {
             set(headers::BACKEND, &self.backend);
+        }
+        if let Some(fallback) = &self.fallback {
+            set(headers::FALLBACK, fallback);
         }
         if !self.losses.is_empty() {
             set(headers::LOSS, &Loss::header(&self.losses));

@@ -45,6 +45,12 @@ pub struct Turn {
     pub path: String,
     /// The backend that answered.
     pub backend: String,
+    /// The same name, if this is not the backend that was chosen first.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fallback: Option<String>,
+    /// The backends that did not answer. The first one was chosen first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub passed_over: Vec<PassedOver>,
     /// The backend's dialect.
     pub upstream_dialect: &'static str,
     /// The model's name, as the client wrote it.
@@ -84,6 +90,17 @@ pub struct Turn {
     /// The body received from the backend. Only set if `full_body` is on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub received: Option<String>,
+}
+
+/// A backend that did not answer a turn.
+#[derive(Clone, Debug, Serialize)]
+pub struct PassedOver {
+    /// The backend's name.
+    pub backend: String,
+    /// What it failed with.
+    pub reason: String,
+    /// Whether it was not tried, because it cools down after an earlier failure.
+    pub cooling: bool,
 }
 
 /// How a turn ended.
@@ -312,6 +329,7 @@ impl Turn {
             + texts.map(String::len).sum::<usize>()
             + self.blocks.len() * size_of::<BlockRecord>()
             + self.losses.len() * size_of::<Loss>()
+            + self.passed_over.len() * size_of::<PassedOver>()
             + origins
     }
 }

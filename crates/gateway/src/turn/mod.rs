@@ -14,6 +14,7 @@ pub mod span;
 pub mod turn_reply;
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use bytes::Bytes;
 use serde_json::Value;
@@ -24,11 +25,12 @@ use tracing::Instrument;
 
 pub(crate) use self::attempt::Attempt;
 use self::error_reply::{Reply, TurnHeaders, turn_error};
-use self::log::{SharedTurn, TurnError};
+use self::log::{PassedOver, SharedTurn, TurnError};
 use self::record::Unanswered;
 use self::request::{IncomingRequest, RequestContent, read_request};
 use self::turn_reply::{FinishedReply, TurnReply, UnreadReply};
 use crate::backend::{Auth, Backend};
+use crate::cool_down::Failure;
 use crate::gateway::{Gateway, may_receive_key};
 use crate::plan::report;
 use crate::settings::Settings;
@@ -96,15 +98,17 @@ impl Gateway {
         let request = read_request(settings, incoming, content)?;
         let (pin, model) = (request.pin.as_deref(), request.model.as_deref());
         let chosen = settings.routes.choose(settings, pin, model, &self.active())?;
-        let chain = allowed_fallbacks(&chosen.chain);
+        let chain = self.without_cooling(allowed_fallbacks(&chosen.chain), model, turn);
         let mut permit = Some(permit);
         for (at, backend) in chain.iter().enumerate() {
+            let is_fallback = !Arc::ptr_eq(backend, &chosen.chain[0]);
             let attempt = Attempt {
                 settings,
                 request: &request,
                 backend,
                 turn,
-                follows_active_backend: chosen.follows_active_backend && at == 0,
+                follows_active_backend: chosen.follows_active_backend && !is_fallback,
+                is_fallback,
                 last: at + 1 == chain.len(),
             };
             if let Some(reply) = self.try_backend(&attempt, &mut permit).await? {
@@ -112,6 +116,35 @@ impl Gateway {
             }
         }
         Err(Fault::new(FaultKind::Internal, "no backend is left to try"))
+    }
+
+    /// The backends of a chain, without those that cool down. If all of them do, all are tried.
+    fn without_cooling<'a>(
+        &self,
+        chain: Vec<&'a Arc<Backend>>,
+        model: Option<&str>,
+        turn: &SharedTurn,
+    ) -> Vec<&'a Arc<Backend>> {
+        let now = Instant::now();
+        let cooling =
+            |backend: &Backend| self.failing.cooling(&backend.name, backend.model_for(model), now);
+        if chain.len() == 1 || chain.iter().all(|backend| cooling(backend).is_some()) {
+            return chain;
+        }
+        let is_tried = |backend: &&Arc<Backend>| {
+            let Some(failure) = cooling(backend) else {
+                return true;
+            };
+            let name = &backend.name;
+            tracing::info!(backend = name, %failure, "not trying a backend that cools down");
+            turn.lock().passed_over.push(PassedOver {
+                backend: name.clone(),
+                reason: failure.to_string(),
+                cooling: true,
+            });
+            false
+        };
+        chain.into_iter().filter(is_tried).collect()
     }
 
     /// Tries one backend: plan, send, relay. Returns `None` if the next backend should be tried.
@@ -126,13 +159,20 @@ impl Gateway {
         if let Some(reply) = plan.reply_without_backend(self, attempt) {
             return Ok(Some(reply.into()));
         }
+        let (backend, began) = (attempt.backend, Instant::now());
+        let model = backend.model_for(attempt.request.model.as_deref());
+        self.failing.probe(&backend.name, model, began);
         let (answer, plan) = self.send_and_recover(attempt, &lane, plan).await?;
+        self.record_failing(backend, model, &answer, began.elapsed());
+        if answer.is_ok() {
+            attempt.record_answer();
+        }
         match answer {
             Ok(UpstreamAnswer::Ok(response)) => {
                 plan.reply(self, attempt, response, permit.take()).await.map(Some)
             }
             Ok(UpstreamAnswer::Error(error)) if !attempt.last && is_retryable(error.status()) => {
-                attempt.log_fallback(error.status().as_u16());
+                attempt.pass_over(Failure::Status(error.status()));
                 Ok(None)
             }
             Ok(UpstreamAnswer::Error(error)) => Ok(Some(plan.error_reply(self, attempt, error))),
@@ -154,6 +194,7 @@ impl Gateway {
             backend: &chosen.chain[0],
             turn: &SharedTurn::default(),
             follows_active_backend: chosen.follows_active_backend || pin == Some(&*active),
+            is_fallback: false,
             last: true,
         };
         attempt.check_model()?;

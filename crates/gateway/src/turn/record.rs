@@ -135,6 +135,7 @@ fn log_end(turn: &Turn) {
         upstream_model = turn.upstream_model,
         status = turn.status,
         end = turn.end.as_str(),
+        fallback = turn.fallback,
         error = turn.error.as_ref().map(TurnError::logged),
         losses = turn.losses_text(),
         first_byte_ms = ms.first_byte,

@@ -24,6 +24,8 @@ use hyper_util::rt::{TokioExecutor, TokioTimer};
 
 use throughline_canonical::{Fault, FaultKind};
 
+use crate::cool_down::Failure;
+
 /// Any error, as the source of another error.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 /// A request body: complete, or streamed as it arrives.
@@ -115,6 +117,15 @@ pub enum SendError {
 }
 
 impl SendError {
+    /// What the backend failed with; `None` if the client is to blame.
+    pub fn failure(&self) -> Option<Failure> {
+        match self {
+            Self::Unreachable { .. } | Self::Empty { .. } => Some(Failure::Unreachable),
+            Self::TimedOut { .. } => Some(Failure::TimedOut),
+            Self::Caller(_) => None,
+        }
+    }
+
     /// The fault that the client gets.
     pub fn fault(&self) -> Fault {
         match self {

@@ -1,6 +1,6 @@
 //! Sends a request to a backend, and retries HTTP errors as often as the operator allows.
 
-use std::time::Duration;
+use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
 use http::{HeaderMap, Method, Request, Response, StatusCode};
@@ -9,7 +9,8 @@ use http_body_util::{BodyExt, Limited};
 
 use throughline_codec::framing::encoding::{Encoding, unpack};
 
-use crate::backend::Backend;
+use crate::backend::{Auth, Backend};
+use crate::cool_down::{FailedRequest, Failure};
 use crate::gateway::Gateway;
 use crate::metrics::Answer;
 use crate::turn::request::content_encoding;
@@ -18,6 +19,9 @@ use crate::upstream::{BoxError, RequestBody, SendError, UpstreamBody, whole};
 
 /// How many bytes of an error reply are read. Errors are short.
 pub(crate) const MAX_ERROR_BYTES: usize = 1 << 20;
+
+/// The longest pause before a retry that a backend can ask for.
+const MAX_RETRY_WAIT: Duration = Duration::from_secs(30);
 
 /// A request that is ready to be sent, more than once if needed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,7 +55,9 @@ impl Gateway {
             let answer = self.send_once(backend, outbound).await;
             let (wait, fail) = match &answer {
                 Ok(UpstreamAnswer::Error(error)) if is_retryable(error.status()) => {
-                    (retry_after(error.headers()), false)
+                    // A client is waiting. It must decide itself about longer pauses.
+                    let wait = retry_after(error.headers());
+                    (wait.filter(|wait| *wait <= MAX_RETRY_WAIT), false)
                 }
                 Err(SendError::Unreachable { .. }) => (None, false),
                 _ => (None, true),
@@ -105,6 +111,37 @@ impl Gateway {
         self.metrics.record_answer(&backend.name, answer);
     }
 
+    /// Remembers whether a backend can answer for a model, for the requests that follow.
+    pub(crate) fn record_failing(
+        &self,
+        backend: &Backend,
+        model: &str,
+        answer: &Result<UpstreamAnswer, SendError>,
+        waited: Duration,
+    ) {
+        let (failure, retry_after) = match answer {
+            Ok(UpstreamAnswer::Error(error)) if is_retryable(error.status()) => {
+                (Failure::Status(error.status()), retry_after(error.headers()))
+            }
+            Ok(_) => return self.failing.record_success(&backend.name, Some(model)),
+            // A connection is the same for all models, so `request` has recorded that.
+            Err(SendError::Unreachable { .. } | SendError::Caller(_)) => return,
+            Err(error) => (error.failure().unwrap_or(Failure::Unreachable), None),
+        };
+        // The limit is the caller's own, and other callers have other limits.
+        let is_callers = failure == Failure::Status(StatusCode::TOO_MANY_REQUESTS)
+            && backend.auth == Auth::Passthrough;
+        if !is_callers {
+            let failed = FailedRequest { failure, waited, retry_after };
+            self.record_failed_request(backend, Some(model), failed);
+        }
+    }
+
+    fn record_failed_request(&self, backend: &Backend, model: Option<&str>, failed: FailedRequest) {
+        let first = self.settings().routes.cool_down;
+        self.failing.record_failure(&backend.name, model, failed, first, Instant::now());
+    }
+
     /// Sends a request once and waits for the head of the reply.
     pub(crate) async fn request(
         &self,
@@ -124,10 +161,17 @@ impl Gateway {
             .body(body)
             .map_err(|error| unreachable(error.into()))?;
         *request.headers_mut() = headers;
+        let began = Instant::now();
         let sent = backend.client.send(&backend.name, request, timeout).await;
         self.record_answer(backend, &sent);
-        if !matches!(sent, Err(SendError::Caller(_))) {
-            self.record_reachability(&backend.name, sent.is_ok());
+        match &sent {
+            Ok(_) => self.failing.record_success(&backend.name, None),
+            Err(SendError::Unreachable { .. }) => {
+                let failure = Failure::Unreachable;
+                let failed = FailedRequest { failure, waited: began.elapsed(), retry_after: None };
+                self.record_failed_request(backend, None, failed);
+            }
+            Err(_) => {}
         }
         sent
     }
@@ -177,11 +221,42 @@ pub(crate) fn is_retryable(status: StatusCode) -> bool {
     status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error()
 }
 
+/// The pause that a backend asks for: a number of milliseconds or seconds, or a date.
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
-    let number = |name: &str| headers.get(name)?.to_str().ok()?.parse::<u64>().ok();
-    let wait = number("retry-after-ms")
-        .map(Duration::from_millis)
-        .or_else(|| number("retry-after").map(Duration::from_secs))?;
-    // A client is waiting. It must decide itself about longer pauses.
-    (wait <= Duration::from_secs(30)).then_some(wait)
+    let text = |name: &str| headers.get(name)?.to_str().ok().map(str::trim);
+    let number = |name: &str| text(name)?.parse::<f64>().ok();
+    let date = || httpdate::parse_http_date(text("retry-after")?).ok();
+    let seconds = number("retry-after-ms").map(|ms| ms / 1000.0).or_else(|| number("retry-after"));
+    match seconds {
+        Some(seconds) => Duration::try_from_secs_f64(seconds).ok(),
+        None => date()?.duration_since(SystemTime::now()).ok(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pause_is_read_in_every_form() {
+        let soon = SystemTime::now() + Duration::from_secs(90);
+        let date = httpdate::fmt_http_date(soon);
+        for (name, value, seconds) in [
+            ("retry-after", "7", Some(7)),
+            ("retry-after", "2.5", Some(2)),
+            ("retry-after-ms", "3000", Some(3)),
+            ("retry-after", "-1", None),
+            ("retry-after", "soon", None),
+            ("retry-after", "Wed, 21 Oct 2015 07:28:00 GMT", None),
+        ] {
+            let headers = HeaderMap::from_iter([(
+                http::HeaderName::from_static(name),
+                http::HeaderValue::from_static(value),
+            )]);
+            assert_eq!(retry_after(&headers).map(|wait| wait.as_secs()), seconds, "{value}");
+        }
+        let mut headers = HeaderMap::new();
+        headers.insert("retry-after", date.parse().expect("a header"));
+        assert!((85..=90).contains(&retry_after(&headers).expect("a pause").as_secs()), "{date}");
+    }
 }

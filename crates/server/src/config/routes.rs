@@ -56,7 +56,8 @@ pub(super) fn read(top: Section<'_>, backends: &[Backend], report: &mut Report<'
         let first = backends.iter().find(on).or(backends.first());
         first.map_or(String::new(), |backend| backend.name.clone())
     };
-    Routes { default: default.unwrap_or_else(first), rules, fallback }
+    let cool_down = section.value("cool_down", report);
+    Routes { default: default.unwrap_or_else(first), rules, fallback, cool_down }
 }
 
 /// Notes about fallbacks that are never used, because the caller's key may not go to another origin.

@@ -142,6 +142,7 @@ pub(super) const ROWS: &[Row] = &[
     available("route.rules.model", Text("pattern"), Required, "A model's name, or a prefix that ends in `*`; the longest literal prefix wins."),
     available("route.rules.backend", Text("backend"), Required, "The backend that answers."),
     available("route.rules.fallback", TextList, Toml("[]"), "Backends to try in order if that backend fails before its first byte."),
+    available("route.cool_down", Duration, Toml(r#""2s""#), "How long a backend is not tried after it failed, if another one can answer. Doubles with each further failure, up to a minute, and is never shorter than the failed request took or than `retry-after`."),
     available("route.fallback", TextList, Toml("[]"), "Backends to try in order if the active backend fails before its first byte."),
 
     available("thinking", Table, Unset, "Which stored thinking is sent, and how much is stored."),

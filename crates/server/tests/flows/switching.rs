@@ -199,7 +199,7 @@ async fn fallback_is_no_switch_and_gets_no_foreign_block() {
         let broken = "[[step]]\nwhen = { contains = \"trouble\" }\nfault = \"status:529\"";
         let a = Simulator::with_scenario("a", broken).await;
         let b = Simulator::start("b").await;
-        let route = "[route]\ndefault = \"a\"\nfallback = [\"b\"]";
+        let route = "[route]\ndefault = \"a\"\nfallback = [\"b\"]\ncool_down = \"1ms\"";
         let settings = format!("{route}\n[thinking]\npolicy = \"{policy}\"");
         let pair = Pair::with_simulators(a, b, &settings, ["", ""]).await;
         let mut conversation = new_conversation("fallback", true);

@@ -1,6 +1,7 @@
 //! Fallback to another backend: only before the first byte.
 
-use throughline_testkit::{Gateway, RawUpstream, Simulator, sse_events};
+use serde_json::{Value, json};
+use throughline_testkit::{Answer, Gateway, RawUpstream, Simulator, sse_events, wait_until};
 
 use crate::support::{
     BINARY, STREAM, backend, expect_gateway_error, message_request, open_stream, read_exactly,
@@ -98,15 +99,142 @@ async fn fallback_backend_gets_no_foreign_thinking() {
             .await
             .expect_ok();
     let body = request_after(&first.json()["content"][0], false);
-    let refusal = error_answer("529").into_bytes();
+    let refusal = error_answer("529").replace("retry-after: 3\r\n", "").into_bytes();
     let answer = crate::support::exchange(&a, &gateway.client, &body, &refusal).await.expect_ok();
     assert_eq!(answer.header("x-throughline-backend"), "b");
     assert_eq!(answer.header("x-throughline-loss"), "thinking_omitted=1;reason=origin");
     assert!(b.last_received().await.thinking().is_empty());
-    // The conversation still belongs to `a`, which gets its own block back.
+    // The conversation still belongs to `a`, which gets its own block back once it is tried again.
     assert_eq!(gateway.turns().await[0]["session"], 1);
-    let plain = crate::support::exchange(&a, &gateway.client, &body, &reply).await.expect_ok();
+    let plain = tokio::select! {
+        plain = answer_of(&gateway, "a", &body) => plain,
+        () = async {
+            a.next().await.answer(&reply).await;
+            std::future::pending::<()>().await;
+        } => unreachable!("the upstream answers once"),
+    };
     assert_eq!(plain.header("x-throughline-loss"), "");
+}
+
+/// Sends a request until this backend answers it. Others answer while it cools down.
+async fn answer_of(gateway: &Gateway, backend: &str, body: &Value) -> Answer {
+    let mut answer = gateway.client.post("/v1/messages", &[], body).await.expect_ok();
+    wait_until("the backend is tried again", async || {
+        if answer.header("x-throughline-backend") != backend {
+            answer = gateway.client.post("/v1/messages", &[], body).await.expect_ok();
+        }
+        answer.header("x-throughline-backend") == backend
+    })
+    .await;
+    answer
+}
+
+/// Everything an operator or a client can see of a fallback.
+#[tokio::test]
+async fn fallback_is_visible_in_header_turn_metrics_and_log() {
+    let b = Simulator::start("b").await;
+    let overloaded = RawUpstream::always_answering(error_answer("503")).await;
+    for (a, reason) in [(overloaded.as_str(), "status 503"), (CLOSED_PORT, "unreachable")] {
+        let gateway = gateway_with_chain(a, &b.url, CLOSED_PORT).await;
+        let body = message_request("Hello.", false);
+        let first = gateway.client.post("/v1/messages", &[], &body).await.expect_ok();
+        let second = gateway.client.post("/v1/messages", &[], &body).await.expect_ok();
+        for (answer, cooling) in [(&first, false), (&second, true)] {
+            assert_eq!(answer.header("x-throughline-fallback"), "b");
+            let turn = gateway.turn_of(answer).await;
+            assert_eq!(turn["fallback"], "b");
+            let passed_over = json!([{"backend": "a", "reason": reason, "cooling": cooling}]);
+            assert_eq!(turn["passed_over"], passed_over);
+        }
+        let metrics = gateway.metrics().await;
+        let labels = [("backend", "a"), ("fallback", "b")];
+        assert_eq!(metrics.sum("throughline_fallbacks_total", &labels), 2.0);
+        let cooling = metrics.by_label("throughline_backend_cooling_down", "backend");
+        assert_eq!(cooling.into_values().collect::<Vec<_>>(), [1.0, 0.0, 0.0]);
+        let backends = gateway.client.get("/admin/backends").await.json();
+        let [shown] = backends["backends"][0]["cool_down"].as_array().unwrap().as_slice() else {
+            panic!("{backends}");
+        };
+        assert_eq!((&shown["reason"], &shown["failures"]), (&json!(reason), &json!(1)));
+        assert!((1..=3).contains(&shown["seconds"].as_u64().unwrap()), "{shown}");
+        assert_eq!(backends["backends"][1].get("cool_down"), None);
+        assert!(gateway.log().contains("trying the next backend"));
+        // The client asks for `a`, so there is no fallback.
+        let pinned = gateway.client.post("/b/a/v1/messages", &[], &body).await;
+        assert_eq!(pinned.header("x-throughline-fallback"), "");
+        assert!(pinned.status >= 500, "{}", pinned.status);
+    }
+}
+
+/// Only the first of many requests waits for a backend that does not answer.
+#[tokio::test]
+async fn stalled_backend_is_waited_for_once() {
+    let (a, b) = (RawUpstream::start().await, Simulator::start("b").await);
+    let timeouts = "timeouts = { first_byte = \"300ms\" }";
+    let config = [
+        "[route]\nfallback = [\"b\"]\ncool_down = \"1h\"\n".to_owned(),
+        backend("a", &a.url, timeouts),
+        backend("b", &b.url, ""),
+    ];
+    let gateway = Gateway::start(BINARY, &config.concat()).await;
+    let body = message_request("Hello.", false);
+    for _ in 0..5 {
+        gateway.client.post("/v1/messages", &[], &body).await.expect_ok();
+    }
+    let metrics = gateway.metrics().await;
+    let tried = [("backend", "a"), ("status", "timeout")];
+    assert_eq!(metrics.sum("throughline_upstream_requests_total", &tried), 1.0);
+    // Another model may still work there.
+    let mut other = body.clone();
+    other["model"] = "claude-opus-5".into();
+    let answer = gateway.client.post("/v1/messages", &[], &other);
+    let reply = throughline_testkit::ok_reply("application/json", "", crate::support::REPLY);
+    let (answer, ()) = tokio::join!(answer, async {
+        // The first connection is the one that nobody answered.
+        drop(a.next().await);
+        a.next().await.answer(&reply).await;
+    });
+    assert_eq!(answer.header("x-throughline-backend"), "a");
+}
+
+#[tokio::test]
+async fn pause_that_a_backend_asks_for_is_kept() {
+    let limited = error_answer("429").replace("retry-after: 3", "retry-after: 1800");
+    let limited = RawUpstream::always_answering(limited).await;
+    let b = Simulator::start("b").await;
+    let gateway = gateway_with_chain(&limited, &b.url, CLOSED_PORT).await;
+    gateway.client.post("/v1/messages", &[], &message_request("Hello.", false)).await.expect_ok();
+    let backends = gateway.client.get("/admin/backends").await.json();
+    let shown = &backends["backends"][0]["cool_down"][0];
+    assert!((1790..=1800).contains(&shown["seconds"].as_u64().unwrap()), "{shown}");
+    assert_eq!(shown["model"], "claude-sonnet-4-5");
+    assert_eq!(backends["backends"][0]["healthy"], true, "a rate limit is not a failure");
+}
+
+#[tokio::test]
+async fn backend_that_recovers_is_used_again() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    drop(listener);
+    let b = Simulator::start("b").await;
+    let config = [
+        "[route]\nfallback = [\"b\"]\ncool_down = \"100ms\"\n".to_owned(),
+        backend("a", &format!("http://{address}"), ""),
+        backend("b", &b.url, ""),
+    ];
+    let gateway = Gateway::start(BINARY, &config.concat()).await;
+    let body = message_request("Hello.", false);
+    let answer = gateway.client.post("/v1/messages", &[], &body).await.expect_ok();
+    assert_eq!(answer.header("x-throughline-fallback"), "b");
+    let a = tokio::net::TcpListener::bind(address).await.unwrap();
+    let options = throughline_simulator::Options::default();
+    tokio::spawn(throughline_simulator::serve(a, options, std::future::pending()));
+    let answer = answer_of(&gateway, "a", &body).await;
+    assert_eq!(answer.header("x-throughline-fallback"), "");
+    let backends = gateway.client.get("/admin/backends").await.json();
+    assert_eq!(backends["backends"][0]["healthy"], true);
+    assert_eq!(backends["backends"][0].get("cool_down"), None);
+    assert!(gateway.log().contains("the backend answers again"));
 }
 
 #[tokio::test]

@@ -27,7 +27,11 @@ fn empty_file_has_all_defaults() {
                 ..plain("simulator", Dialect::SIMULATOR)
             },
         ],
-        route: Routes { default: "anthropic".to_owned(), rules: Vec::new(), fallback: Vec::new() },
+        route: Routes {
+            default: "anthropic".to_owned(),
+            cool_down: Duration::from_secs(2),
+            ..Routes::default()
+        },
         models: None,
         thinking: Thinking {
             policy: Policy::Origin,
@@ -203,6 +207,7 @@ fn routes_can_be_written_inline_or_as_tables() {
             fallback: vec!["a".to_owned()],
         }],
         fallback: vec!["b".to_owned()],
+        cool_down: Duration::from_secs(2),
     };
     let backends = r#"backend = [{ name = "a", dialect = "simulator" }, { name = "b", dialect = "simulator" }]"#;
     for written in [
