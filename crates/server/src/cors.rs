@@ -1,6 +1,7 @@
 //! Cross-origin requests (CORS): which web pages may call this server from a browser. Clients outside
 //! browsers are not affected.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use axum::extract::{Request, State};
@@ -8,6 +9,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::{Method, StatusCode};
+use parking_lot::Mutex;
 
 use crate::admin_api::is_operator_path;
 use crate::wiring::App;
@@ -46,6 +48,49 @@ impl Origins {
     }
 }
 
+/// How many refused origins are remembered.
+const MAX_REFUSED: usize = 100;
+/// How many bytes of an origin are logged.
+const MAX_ORIGIN_BYTES: usize = 200;
+
+/// What a page was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum RefusedUse {
+    /// The paths of clients.
+    Client,
+    /// The paths of operators.
+    Operator,
+}
+
+/// The origins whose pages were refused. Each is logged once.
+#[derive(Debug, Default)]
+pub struct RefusedOrigins(Mutex<HashSet<(RefusedUse, String)>>);
+
+impl RefusedOrigins {
+    /// Logs a refused page with the setting that would allow it, unless its origin was logged
+    /// before.
+    pub fn report(&self, refused: RefusedUse, headers: &HeaderMap) {
+        let origin = headers.get(header::ORIGIN).map(HeaderValue::as_bytes).unwrap_or_default();
+        let origin = String::from_utf8_lossy(&origin[..origin.len().min(MAX_ORIGIN_BYTES)]);
+        {
+            let mut seen = self.0.lock();
+            if seen.len() == MAX_REFUSED || !seen.insert((refused, origin.clone().into_owned())) {
+                return;
+            }
+        }
+        match refused {
+            RefusedUse::Client => tracing::warn!(
+                %origin,
+                "refused a web page of another origin; to allow it, add its origin to `cors_origins`"
+            ),
+            RefusedUse::Operator => tracing::warn!(
+                %origin,
+                "refused a web page of another origin; the paths of operators are never open to pages"
+            ),
+        }
+    }
+}
+
 /// Whether a browser sends such a request without a preflight. The page cannot read the reply, but
 /// the request still takes effect.
 pub fn is_simple_request(method: &Method, headers: &HeaderMap) -> bool {
@@ -62,11 +107,20 @@ pub fn is_simple_request(method: &Method, headers: &HeaderMap) -> bool {
 /// this server may call them.
 pub async fn cors_layer(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
     let allowed = app.allowed_origin(request.headers());
-    let Some(origin) = allowed.filter(|_| !is_operator_path(request.uri().path())) else {
-        return next.run(request).await;
-    };
     let is_preflight = request.method() == Method::OPTIONS
         && request.headers().contains_key(header::ACCESS_CONTROL_REQUEST_METHOD);
+    let Some(origin) = allowed.filter(|_| !is_operator_path(request.uri().path())) else {
+        let asks = is_preflight && app.is_cross_origin(request.headers());
+        let preflight_headers = asks.then(|| request.headers().clone());
+        let response = next.run(request).await;
+        // A provider may have answered the preflight, if callers use their own keys.
+        if let Some(preflight_headers) = preflight_headers
+            && !response.headers().contains_key(header::ACCESS_CONTROL_ALLOW_ORIGIN)
+        {
+            app.refused_origins.report(RefusedUse::Client, &preflight_headers);
+        }
+        return response;
+    };
     let mut response =
         if is_preflight { preflight(request.headers()) } else { next.run(request).await };
     let headers = response.headers_mut();

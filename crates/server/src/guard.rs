@@ -7,6 +7,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 
+use crate::cors::RefusedUse;
 use crate::wiring::App;
 use crate::{admin_api, cors};
 
@@ -22,10 +23,12 @@ pub async fn check_host_and_origin(
         return (StatusCode::MISDIRECTED_REQUEST, hint).into_response();
     }
     if admin_api::is_operator_path(request.uri().path()) && app.is_cross_origin(headers) {
+        app.refused_origins.report(RefusedUse::Operator, headers);
         let hint = "cross-origin requests are not allowed on operator paths\n";
         return (StatusCode::FORBIDDEN, hint).into_response();
     }
     if cors::is_simple_request(request.method(), headers) && app.is_disallowed_origin(headers) {
+        app.refused_origins.report(RefusedUse::Client, headers);
         let hint = "cross-origin requests are not allowed; add the origin to `cors_origins`, \
                     or send `content-type: application/json`\n";
         return (StatusCode::FORBIDDEN, hint).into_response();

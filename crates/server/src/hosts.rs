@@ -31,17 +31,27 @@ impl Hosts {
         }
     }
 
-    /// Whether a request comes from a web page of another host.
+    /// Whether a request comes from a web page of another origin. Other servers on this machine are
+    /// other origins: only host *and* port say that a page is ours.
     pub fn is_cross_origin(&self, headers: &HeaderMap) -> bool {
         let Some(origin) = headers.get(header::ORIGIN) else {
             return false;
         };
-        let host = origin
+        let page = origin
             .to_str()
             .ok()
             .and_then(|origin| origin.parse::<Uri>().ok())
-            .and_then(|origin| Some(origin.authority()?.as_str().to_owned()));
-        !host.is_some_and(|host| self.is_ours(&host))
+            .and_then(|origin| Some(origin.authority()?.as_str().to_ascii_lowercase()));
+        let Some(page) = page else {
+            return true;
+        };
+        // The page was loaded from the address that it now calls. `is_allowed_host` has checked it.
+        let called = headers.get(header::HOST).and_then(|host| host.to_str().ok());
+        let same = called.is_some_and(|called| called.eq_ignore_ascii_case(&page));
+        // A proxy may have replaced the address that the page calls.
+        let proxied = self.allowed.contains(&page);
+        let at_our_port = port(&page) == Some(self.listen.port()) && self.is_ours(&page);
+        !(same || proxied || at_our_port)
     }
 
     fn is_ours(&self, host: &str) -> bool {
@@ -67,6 +77,10 @@ fn without_port(host: &str) -> &str {
         }
         _ => host,
     }
+}
+
+fn port(host: &str) -> Option<u16> {
+    host.strip_prefix(without_port(host))?.strip_prefix(':')?.parse().ok()
 }
 
 #[cfg(test)]
@@ -109,16 +123,37 @@ mod tests {
     }
 
     #[test]
-    fn pages_of_other_hosts_are_cross_origin() {
-        let hosts = Hosts::new("127.0.0.1:8484".parse().unwrap(), &[]);
-        let with = |origin: &'static str| {
+    fn only_pages_of_this_server_are_of_its_origin() {
+        let allowed = ["gateway.lan".to_owned()];
+        let hosts = Hosts::new("127.0.0.1:8484".parse().unwrap(), &allowed);
+        let is_cross_origin = |origin: &'static str, host: &'static str| {
             let mut headers = HeaderMap::new();
             headers.insert(header::ORIGIN, http::HeaderValue::from_static(origin));
+            headers.insert(header::HOST, http::HeaderValue::from_static(host));
             hosts.is_cross_origin(&headers)
         };
-        assert!(!with("http://127.0.0.1:8484"));
-        assert!(with("https://evil.example"));
-        assert!(with("null"));
+        for (origin, host) in [
+            ("http://127.0.0.1:8484", "127.0.0.1:8484"),
+            ("http://LOCALHOST:8484", "127.0.0.1:8484"),
+            ("http://[::1]:8484", "localhost:8484"),
+            // A forwarded port, and a proxy that keeps or replaces the host.
+            ("http://localhost:9000", "localhost:9000"),
+            ("https://gateway.lan", "gateway.lan"),
+            ("https://gateway.lan", "127.0.0.1:8484"),
+        ] {
+            assert!(!is_cross_origin(origin, host), "{origin} calls {host}");
+        }
+        for (origin, host) in [
+            ("http://127.0.0.1:3000", "127.0.0.1:8484"),
+            ("http://localhost:3000", "localhost:8484"),
+            ("http://localhost", "localhost:8484"),
+            ("http://gateway.lan:3000", "gateway.lan"),
+            ("https://evil.example", "127.0.0.1:8484"),
+            ("https://evil.example:8484", "127.0.0.1:8484"),
+            ("null", "127.0.0.1:8484"),
+        ] {
+            assert!(is_cross_origin(origin, host), "{origin} calls {host}");
+        }
         assert!(!hosts.is_cross_origin(&HeaderMap::new()));
     }
 }

@@ -23,7 +23,7 @@ use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
 
 use crate::config::{self, Config, ConfigEnum};
-use crate::cors::Origins;
+use crate::cors::{Origins, RefusedOrigins};
 use crate::hosts::Hosts;
 use crate::keyring;
 
@@ -41,6 +41,8 @@ pub struct App {
     pub sockets: Arc<Semaphore>,
     hosts: RwLock<Hosts>,
     origins: RwLock<Origins>,
+    /// The origins whose pages were refused.
+    pub refused_origins: RefusedOrigins,
     /// The configuration at start; some of its settings need a restart to change.
     started_with: Config,
     listen: SocketAddr,
@@ -130,6 +132,7 @@ impl App {
             sockets: Arc::new(Semaphore::new(config.limits.streams)),
             hosts: RwLock::new(Hosts::new(listen, &config.allowed_hosts)),
             origins: RwLock::new(Origins::new(&config.cors_origins)),
+            refused_origins: RefusedOrigins::default(),
             started_with: config.clone(),
             listen,
             stopping: watch::Sender::new(false),
@@ -172,7 +175,7 @@ impl App {
         self.is_cross_origin(headers) && self.allowed_origin(headers).is_none()
     }
 
-    /// Whether a request comes from a web page of another host.
+    /// Whether a request comes from a web page of another origin.
     pub fn is_cross_origin(&self, headers: &HeaderMap) -> bool {
         self.hosts.read().is_cross_origin(headers)
     }

@@ -16,6 +16,7 @@ use tokio::time::Instant;
 
 use super::body::too_large;
 use super::refuse;
+use crate::cors::RefusedUse;
 use crate::wiring::App;
 
 /// Messages that may wait, in either direction.
@@ -55,6 +56,7 @@ pub(super) async fn open(
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Response {
     if app.is_disallowed_origin(&request.headers) {
+        app.refused_origins.report(RefusedUse::Client, &request.headers);
         let message = "cross-origin WebSockets are not allowed; add the origin to `cors_origins`";
         let fault = Fault::new(FaultKind::Forbidden, message);
         return refuse(app, request.dialect, &fault);

@@ -174,7 +174,7 @@ async fn cross_origin_page_connects_only_if_allowed() {
     for (origin, opens) in [
         ("https://evil.example", false),
         ("null", false),
-        ("http://localhost:3000", true),
+        ("http://localhost:3000", false),
         ("https://app.example", true),
         ("http://app.example", false),
     ] {

@@ -150,7 +150,7 @@ async fn simple_cross_origin_requests_are_rejected() {
         Some("application/x-www-form-urlencoded"),
         Some("multipart/form-data; boundary=b"),
     ] {
-        for origin in ["https://evil.example", "null"] {
+        for origin in ["https://evil.example", "null", "http://localhost:3000"] {
             for path in ["/v1/messages", "/b/a/v1/messages", "/v1/files"] {
                 let mut headers = vec![("origin", origin), version];
                 headers.extend(kind.map(|kind| ("content-type", kind)));
@@ -160,7 +160,7 @@ async fn simple_cross_origin_requests_are_rejected() {
             }
         }
         // A client without an origin, or with an allowed one, may send any content type.
-        for origin in [None, Some(ALLOWED_ORIGIN), Some("http://localhost:3000")] {
+        for origin in [None, Some(ALLOWED_ORIGIN), Some(gateway.url.as_str())] {
             let mut headers = vec![version];
             headers.extend(kind.map(|kind| ("content-type", kind)));
             headers.extend(origin.map(|origin| ("origin", origin)));
@@ -175,5 +175,30 @@ async fn simple_cross_origin_requests_are_rejected() {
         let headers = [("origin", "app://desktop"), ("content-type", kind), version];
         let path = "/v1/messages";
         client.send(Method::POST, path, &headers, body.clone()).await.expect_ok();
+    }
+}
+
+/// A browser tells its user little, so the operator must be able to see it.
+#[tokio::test]
+async fn refused_origin_is_logged_once_with_the_setting() {
+    let a = Simulator::start("a").await;
+    let gateway = Gateway::start(BINARY, &backend("a", &a.url, "")).await;
+    let client = &gateway.client;
+    for _ in 0..3 {
+        preflight(&gateway, "/ag-ui", "http://localhost:5173").await;
+        let form = [("origin", "https://form.example"), ("content-type", "text/plain")];
+        assert_eq!(client.send(Method::POST, "/v1/messages", &form, "{}").await.status, 403);
+        let page = [("origin", "https://page.example")];
+        assert_eq!(client.send(Method::GET, "/metrics", &page, "").await.status, 403);
+    }
+    let log = gateway.log();
+    for (origin, hint) in [
+        ("http://localhost:5173", "`cors_origins`"),
+        ("https://form.example", "`cors_origins`"),
+        ("https://page.example", "operators"),
+    ] {
+        let lines: Vec<&str> = log.lines().filter(|line| line.contains(origin)).collect();
+        assert_eq!(lines.len(), 1, "{log}");
+        assert!(lines[0].contains(" WARN ") && lines[0].contains(hint), "{}", lines[0]);
     }
 }
