@@ -37,7 +37,8 @@ pub enum Command {
     Simulate(Simulate),
     /// Show the backends of a running gateway, and which one is active.
     ///
-    /// "reached" says whether the last request to a backend got an answer.
+    /// "reached" says whether the last requests to a backend succeeded, and when a failing one is tried
+    /// again.
     #[command(after_help = "Example:\n\n  throughline backends --url http://127.0.0.1:8484")]
     Backends(Remote),
     /// Make another backend the active one. Streams in progress continue.
@@ -65,18 +66,28 @@ pub enum Command {
         #[command(flatten)]
         remote: Remote,
     },
-    /// Show the recent turns of a running gateway: backend, status, times, losses.
+    /// Show the recent turns of a running gateway: route, model, tokens, times, losses, errors.
     ///
-    /// The newest turn comes first. `--json` also prints what happened to each thinking block.
-    #[command(after_help = "Example:\n\n  throughline turns --limit 5")]
+    /// The newest turn comes first. Tokens are input > output. The times are those to the first byte
+    /// and to the end, in milliseconds.
+    #[command(after_help = "Example:\n\n  throughline turns --limit 5 --blocks")]
     Turns {
         /// How many turns to show.
         #[arg(long, value_name = "NUMBER", default_value_t = 20)]
         limit: usize,
+        /// Also show what became of each thinking block.
+        #[arg(long)]
+        blocks: bool,
         /// Where the gateway is.
         #[command(flatten)]
         remote: Remote,
     },
+    /// Show what a running gateway would send for a request, without sending it.
+    ///
+    /// Prints the lane, the thinking setting, what would be lost, and what would become of each
+    /// thinking block.
+    #[command(after_help = PLAN_EXAMPLES)]
+    Plan(Plan),
     /// Write the reply of a recent turn to a file that `simulate` can replay.
     ///
     /// Writes the provider's reply byte for byte, and a second file that describes it. The gateway
@@ -165,6 +176,33 @@ pub struct Simulate {
     /// A TOML file of scripted replies and errors.
     #[arg(long, value_name = "FILE")]
     pub scenario: Option<PathBuf>,
+}
+
+const PLAN_EXAMPLES: &str = "\
+Examples:
+
+  throughline plan request.json --backend glm
+  throughline plan request.json --dialect openai_chat --json
+  throughline plan - --dialect gemini --model gemini-3-pro < request.json";
+
+/// Options of `plan`.
+#[derive(Debug, Args)]
+pub struct Plan {
+    /// The request as a client sends it: the JSON body. `-` reads it from stdin.
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// The backend. Default: the one that the gateway would choose.
+    #[arg(long, value_name = "NAME")]
+    pub backend: Option<String>,
+    /// The dialect of the request: anthropic, openai_chat, openai_responses, gemini, ...
+    #[arg(long, value_name = "DIALECT", default_value = "anthropic")]
+    pub dialect: String,
+    /// The model, for dialects that name it in the path.
+    #[arg(long, value_name = "NAME")]
+    pub model: Option<String>,
+    /// Where the gateway is.
+    #[command(flatten)]
+    pub remote: Remote,
 }
 
 /// Options of `capture`.

@@ -27,6 +27,11 @@ use crate::cors::{Origins, RefusedOrigins};
 use crate::hosts::Hosts;
 use crate::keyring;
 
+/// The database of the thinking memory and the vault, in the data directory.
+pub const MEMORY_FILE: &str = "memory.db";
+/// The database of stored responses and conversations, in the data directory.
+pub const CONVERSATIONS_FILE: &str = "throughline.db";
+
 /// Tokens per second of the built-in simulator, about as fast as a real model.
 const SIMULATOR_SPEED: u32 = 80;
 
@@ -105,7 +110,7 @@ impl App {
             cause: error.cause.to_string(),
             what: error.what,
         };
-        let store = SqliteStore::open(&config.data_dir.join("memory.db")).await.map_err(failed)?;
+        let store = SqliteStore::open(&config.data_dir.join(MEMORY_FILE)).await.map_err(failed)?;
         let snapshot = store.load().await.map_err(failed)?;
         tracing::debug!(blocks = snapshot.blocks.len(), "thinking memory loaded");
         let simulators = Mutex::default();
@@ -116,7 +121,7 @@ impl App {
         let keyring = Arc::new(keyring);
         let gateway = Gateway::new(settings, snapshot, changes, keyring.clone(), store);
         let gateway = Arc::new(gateway);
-        let conversations = SqliteConversations::open(&config.data_dir.join("throughline.db"))
+        let conversations = SqliteConversations::open(&config.data_dir.join(CONVERSATIONS_FILE))
             .await
             .map_err(failed)?;
         let Retention { time, limit } = config.responses;

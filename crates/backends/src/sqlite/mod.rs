@@ -1,6 +1,7 @@
 //! SQLite stores: one file for the thinking memory and the vault, one file for conversations.
 
 mod batch;
+mod check;
 mod conversations;
 mod vault;
 
@@ -8,6 +9,7 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
+use sqlx::migrate::Migrator;
 use sqlx::sqlite::{
     SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteRow, SqliteSynchronous,
 };
@@ -19,12 +21,15 @@ use throughline_gateway::thinking::store::{
 use throughline_gateway::thinking::{LineageId, SessionTag};
 
 use batch::Batch;
+pub use check::DatabaseFault;
 pub use conversations::SqliteConversations;
 use vault::VaultNames;
 
 /// Starts a transaction that reads and then writes. With a plain `BEGIN`, SQLite rejects the write if
 /// another transaction wrote in between.
 const BEGIN: &str = "BEGIN IMMEDIATE";
+
+static MIGRATIONS: Migrator = sqlx::migrate!("src/sqlite/migrations");
 
 /// The thinking memory and the vault in a SQLite file.
 #[derive(Clone, Debug)]
@@ -37,7 +42,7 @@ impl SqliteStore {
     /// Opens the file. Creates it and its tables if they are missing.
     pub async fn open(path: &Path) -> Result<Self, StoreError> {
         let pool = pool(path).await?;
-        sqlx::migrate!("src/sqlite/migrations")
+        MIGRATIONS
             .run(&pool)
             .await
             .map_err(|cause| error(format!("cannot prepare `{}`", path.display()), cause))?;
@@ -47,6 +52,11 @@ impl SqliteStore {
             .await
             .map_err(|cause| error("cannot read the names of the vault", cause))?;
         Ok(Self { pool, vault_names })
+    }
+
+    /// Checks the file without changing it.
+    pub async fn check(path: &Path) -> Result<(), DatabaseFault> {
+        check::check(path, &MIGRATIONS).await
     }
 
     async fn read(&self) -> Result<Snapshot, sqlx::Error> {

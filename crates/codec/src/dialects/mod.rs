@@ -44,7 +44,7 @@ pub mod ui_stream;
 pub use gemini::SKIP_SIGNATURE;
 pub use shared::model_card::{Abilities, ModelCard, ModelDetailsFormat};
 pub use shared::refusal::{Refusal, RefusalKind};
-pub use shared::{custom_tools, segments};
+pub use shared::{custom_tools, segments, timestamp};
 
 /// The dialects that clients may speak.
 pub static CLIENT: &[&dyn ClientDialect] = &[

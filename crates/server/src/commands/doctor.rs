@@ -4,13 +4,16 @@ use std::path::Path;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::Request;
+use http::{Method, Request};
+use throughline_backends::sqlite::{DatabaseFault, SqliteConversations, SqliteStore};
+use throughline_codec::dialects;
 use throughline_gateway::backend::{Auth, join_url};
 use throughline_gateway::upstream::{Client, whole};
 
 use super::{Failure, load, print};
 use crate::config::{Backend, Config, Dialect, Overrides};
 use crate::keyring::{self, Found};
+use crate::wiring;
 
 /// The result of one check.
 struct Finding {
@@ -41,6 +44,7 @@ pub async fn run(explicit: Option<&Path>) -> Result<(), Failure> {
     }));
     findings.push(check_data_dir(&config));
     findings.push(check_keyring(&config));
+    findings.extend(check_databases(&config).await);
     findings.push(check_listen(&config).await);
     for backend in &config.backends {
         findings.push(check_backend(backend).await);
@@ -94,12 +98,45 @@ fn check_keyring(config: &Config) -> Finding {
     }
 }
 
+/// Checks the databases that exist. The first start creates them.
+async fn check_databases(config: &Config) -> Vec<Finding> {
+    let memory = config.data_dir.join(wiring::MEMORY_FILE);
+    let conversations = config.data_dir.join(wiring::CONVERSATIONS_FILE);
+    let mut findings = Vec::new();
+    if memory.exists() {
+        findings.push(database_finding(&memory, SqliteStore::check(&memory).await));
+    }
+    if conversations.exists() {
+        let checked = SqliteConversations::check(&conversations).await;
+        findings.push(database_finding(&conversations, checked));
+    }
+    findings
+}
+
+fn database_finding(path: &Path, checked: Result<(), DatabaseFault>) -> Finding {
+    let shown = path.display();
+    let Err(fault) = checked else {
+        return ok(format!("database `{shown}` is intact"));
+    };
+    let advice = match fault {
+        DatabaseFault::Corrupt(_) => {
+            "stop the gateway, then restore the file from a backup; or move it and its `-wal` and \
+             `-shm` files away, and the next start begins with an empty one"
+        }
+        DatabaseFault::Newer { .. } => {
+            "run the version that wrote it, or restore a backup from before the upgrade"
+        }
+        DatabaseFault::Unreadable(_) => "check its permissions and the disk",
+    };
+    failed(format!("database `{shown}`: {fault}"), advice)
+}
+
 async fn check_listen(config: &Config) -> Finding {
     match tokio::net::TcpListener::bind(&config.listen).await {
         Ok(_) => ok(format!("address `{}` is free", config.listen)),
         Err(_) => {
             let health = format!("http://{}/healthz", config.listen);
-            match get(&health, &[]).await {
+            match send(Method::GET, &health, &[]).await {
                 Ok(200) => ok(format!("a gateway is running at `{}`", config.listen)),
                 _ => failed(
                     format!("address `{}` cannot be used", config.listen),
@@ -131,14 +168,22 @@ async fn check_backend(backend: &Backend) -> Finding {
             return ok(format!("backend `{name}` is off; to use it, set {variable}"));
         }
     };
-    match get(&join_url(base, backend.models_path()), &headers).await {
-        Ok(401 | 403) if has_key => failed(
-            format!("backend `{name}` at {base} rejects the key"),
-            "check the key, or the variable in `api_key_env`",
-        ),
-        Ok(401 | 403) => {
-            ok(format!("backend `{name}` at {base} answers; callers send their own key"))
-        }
+    let list = join_url(base, backend.models_path());
+    match send(Method::GET, &list, &headers).await {
+        Ok(401 | 403) => match (&backend.auth, has_key) {
+            (_, true) => failed(
+                format!("backend `{name}` at {base} rejects the key"),
+                "check the key, or the variable in `api_key_env`",
+            ),
+            (Auth::Passthrough, _) => {
+                ok(format!("backend `{name}` at {base} answers; callers send their own key"))
+            }
+            _ => failed(
+                format!("backend `{name}` at {base} wants a key and has none"),
+                "set `api_key_env`, or `auth = \"passthrough\"` if callers send their own key",
+            ),
+        },
+        Ok(404 | 405) => check_turn_path(backend, base, &list, &headers).await,
         Ok(status) if status >= 500 => failed(
             format!("backend `{name}` at {base} answers with status {status}"),
             "it is reachable but fails at the moment; try again later",
@@ -151,13 +196,43 @@ async fn check_backend(backend: &Backend) -> Finding {
     }
 }
 
-/// Sends a GET request and returns the status.
-async fn get(url: &str, headers: &[(&str, String)]) -> Result<u16, String> {
-    let mut request = Request::get(url);
+/// Finds out whether a server without a list of models takes requests at all: an empty request is
+/// refused, but not with 404.
+async fn check_turn_path(
+    backend: &Backend,
+    base: &str,
+    list: &str,
+    headers: &[(&str, String)],
+) -> Finding {
+    let name = &backend.name;
+    let dialect = backend.wire_dialect.upstream();
+    let model = backend.default_model.as_deref().unwrap_or("model");
+    let path = dialects::client(dialect.name()).map(|client| client.path_for(model));
+    let path = path.unwrap_or_default();
+    let path = dialect.passthrough().path(&path, model, true, backend.profile());
+    let address = join_url(base, &path);
+    match send(Method::POST, &address, headers).await {
+        Ok(404 | 405) => failed(
+            format!("backend `{name}` answers 404 at {list} and at {address}"),
+            "check `base_url`: the gateway adds the path of the dialect to it",
+        ),
+        _ => ok(format!("backend `{name}` at {base} answers, but does not list its models")),
+    }
+}
+
+/// Sends an empty request and returns the status.
+async fn send(method: Method, url: &str, headers: &[(&str, String)]) -> Result<u16, String> {
+    let body = if method == Method::POST { "{}" } else { "" };
+    let mut request = Request::builder().method(method).uri(url);
+    if !body.is_empty() {
+        request = request.header("content-type", "application/json");
+    }
     for (name, value) in headers {
         request = request.header(*name, value);
     }
-    let request = request.body(whole(Bytes::new())).map_err(|error| error.to_string())?;
+    let request = request
+        .body(whole(Bytes::from_static(body.as_bytes())))
+        .map_err(|error| error.to_string())?;
     Client::new(Duration::from_secs(3))
         .send("", request, Duration::from_secs(10))
         .await

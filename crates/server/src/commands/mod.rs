@@ -3,9 +3,11 @@
 pub mod capture;
 pub mod doctor;
 pub mod parse;
+pub mod plan;
 pub mod remote;
 pub mod serve;
 pub mod simulate;
+mod turn_table;
 
 use std::io::Write;
 use std::path::Path;
@@ -42,7 +44,8 @@ pub async fn run(command: Command) -> Result<(), Failure> {
         Command::Backends(remote) => remote::backends(&remote).await,
         Command::Switch { name, remote } => remote::switch(&remote, &name).await,
         Command::Stats { lineage, remote } => remote::stats(&remote, lineage.as_deref()).await,
-        Command::Turns { limit, remote } => remote::turns(&remote, limit).await,
+        Command::Turns { limit, blocks, remote } => remote::turns(&remote, limit, blocks).await,
+        Command::Plan(options) => plan::run(options).await,
         Command::Capture(options) => capture::run(options).await,
         Command::Parse(options) => parse::run(&options),
         Command::Doctor { config } => doctor::run(config.as_deref()).await,

@@ -1,4 +1,5 @@
-//! The commands that query a running gateway: `backends`, `switch`, `stats`, `turns`.
+//! The commands that query a running gateway: `backends`, `switch`, `stats`, `turns`. Others use
+//! [`request`] too.
 
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use http_body_util::BodyExt;
 use serde_json::Value;
 use throughline_gateway::upstream::{Client, SendError, whole};
 
-use super::{Failure, listen, print};
+use super::{Failure, listen, print, turn_table};
 use crate::cli::Remote;
 
 /// How long to wait for the gateway's answer.
@@ -27,11 +28,7 @@ pub async fn backends(remote: &Remote) -> Result<(), Failure> {
                     None | Some("") => text(&backend["dialect"]),
                     Some(variant) => format!("{} ({variant})", text(&backend["dialect"])),
                 },
-                match backend["off"].as_str() {
-                    Some(to_do) => format!("off: {to_do}"),
-                    None if backend["healthy"] == true => "yes".to_owned(),
-                    None => "no".to_owned(),
-                },
+                reached(backend),
                 text(&backend["domain"]),
                 text(&backend["base_url"]),
             ]
@@ -41,10 +38,24 @@ pub async fn backends(remote: &Remote) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Whether a backend can be used, and if not, why and until when.
+fn reached(backend: &Value) -> String {
+    if let Some(to_do) = backend["off"].as_str() {
+        return format!("off: {to_do}");
+    }
+    let reached = if backend["healthy"] == true { "yes" } else { "no" };
+    let cool_downs = list(&backend["cool_down"]).map(|cool_down| {
+        let model = cool_down["model"].as_str().map(|model| format!("{model}: "));
+        let (reason, seconds) = (text(&cool_down["reason"]), text(&cool_down["seconds"]));
+        format!("{}{reason}, next try in {seconds} s", model.unwrap_or_default())
+    });
+    std::iter::once(reached.to_owned()).chain(cool_downs).collect::<Vec<_>>().join("; ")
+}
+
 /// `throughline switch`
 pub async fn switch(remote: &Remote, name: &str) -> Result<(), Failure> {
-    let body = serde_json::json!({ "backend": name });
-    let answer = request(remote, Method::POST, "/admin/switch", Some(body)).await?;
+    let body = serde_json::json!({ "backend": name }).to_string();
+    let answer = request(remote, Method::POST, "/admin/switch", Some(body.into())).await?;
     show(remote, &answer, |answer| {
         format!("active: {} (was {})", text(&answer["active"]), text(&answer["previous"]))
     });
@@ -79,53 +90,19 @@ pub async fn stats(remote: &Remote, lineage: Option<&str>) -> Result<(), Failure
 }
 
 /// `throughline turns`
-pub async fn turns(remote: &Remote, limit: usize) -> Result<(), Failure> {
+pub async fn turns(remote: &Remote, limit: usize, blocks: bool) -> Result<(), Failure> {
     let path = format!("/admin/turns?limit={limit}");
     let answer = request(remote, Method::GET, &path, None).await?;
-    show(remote, &answer, |answer| {
-        let rows = list(&answer["turns"]).map(|turn| {
-            let losses: Vec<String> = list(&turn["losses"])
-                .map(|loss| {
-                    let value = ["count", "setting", "part"].map(|member| &loss[member]);
-                    let value = value.into_iter().find(|value| !value.is_null());
-                    format!("{}={}", text(&loss["kind"]), value.map(text).unwrap_or_default())
-                })
-                .collect();
-            vec![
-                text(&turn["id"]),
-                text(&turn["lineage"]),
-                text(&turn["backend"]),
-                text(&turn["model"]),
-                text(&turn["status"]),
-                text(&turn["end"]),
-                text(&turn["ms"]["first_byte"]),
-                text(&turn["ms"]["total"]),
-                block_count(turn).to_string(),
-                losses.join(" "),
-            ]
-        });
-        table(
-            &[
-                "turn", "lineage", "backend", "model", "status", "end", "first ms", "total ms",
-                "blocks", "losses",
-            ],
-            rows,
-        )
-    });
+    show(remote, &answer, |answer| turn_table::turns(answer, blocks));
     Ok(())
 }
 
-/// Counts the thinking blocks of a turn, including those that its report leaves out.
-fn block_count(turn: &Value) -> u64 {
-    list(&turn["blocks"]).count() as u64 + turn["blocks_omitted"].as_u64().unwrap_or_default()
-}
-
-/// Sends a request to an admin path and reads the JSON answer.
+/// Sends a request to the gateway and reads the JSON answer.
 pub async fn request(
     remote: &Remote,
     method: Method,
     path: &str,
-    body: Option<Value>,
+    body: Option<Bytes>,
 ) -> Result<Value, Failure> {
     let (base, has_mistakes) = match &remote.url {
         Some(url) => (url.trim_end_matches('/').to_owned(), false),
@@ -141,7 +118,7 @@ pub async fn request(
         .method(method)
         .uri(format!("{base}{path}"))
         .header("content-type", "application/json")
-        .body(whole(body.map_or_else(Bytes::new, |body| body.to_string().into())))
+        .body(whole(body.unwrap_or_default()))
         .map_err(|error| Failure::Usage(format!("`{base}` is not a valid URL: {error}")))?;
     let response = Client::new(Duration::from_secs(3))
         .send("gateway", request, TIMEOUT)
@@ -167,9 +144,16 @@ pub async fn request(
         failed(format!("the answer (status {status}) does not come from a gateway"))
     })?;
     if !status.is_success() {
-        return Err(Failure::Failed(text(&answer["error"]["message"])));
+        return Err(Failure::Failed(error_message(&answer)));
     }
     Ok(answer)
+}
+
+/// The message of an error in any dialect.
+fn error_message(answer: &Value) -> String {
+    let places = [&answer["error"]["message"], &answer["message"], &answer["error"]];
+    let message = places.into_iter().find_map(Value::as_str);
+    message.map_or_else(|| answer.to_string(), str::to_owned)
 }
 
 /// The innermost cause of a failed request, without the system's error number.
@@ -198,7 +182,7 @@ pub fn percent_encode(value: &str) -> String {
         .collect()
 }
 
-fn show(remote: &Remote, answer: &Value, readable: impl FnOnce(&Value) -> String) {
+pub(super) fn show(remote: &Remote, answer: &Value, readable: impl FnOnce(&Value) -> String) {
     if remote.json {
         print(&answer.to_string());
     } else {
@@ -206,11 +190,11 @@ fn show(remote: &Remote, answer: &Value, readable: impl FnOnce(&Value) -> String
     }
 }
 
-fn list(value: &Value) -> impl Iterator<Item = &Value> {
+pub(super) fn list(value: &Value) -> impl Iterator<Item = &Value> {
     value.as_array().into_iter().flatten()
 }
 
-fn text(value: &Value) -> String {
+pub(super) fn text(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
         Value::Null => "-".to_owned(),

@@ -1,7 +1,8 @@
 //! `doctor`: what works, what does not, and what to do.
 
+use sqlx::{ConnectOptions, Connection};
 use throughline_simulator::Options;
-use throughline_testkit::Simulator;
+use throughline_testkit::{RawUpstream, Simulator};
 use tokio::net::TcpListener;
 
 use crate::support::{folder, folder_with_config, run};
@@ -86,8 +87,8 @@ async fn each_dialect_is_checked_by_its_model_list() {
         );
         let output = run(folder_with_config(&config).path(), &["doctor"], &[]).await.expect_ok();
         assert!(output.contains("backend `a` at"), "{output}");
-        let seen = simulator.last_received().await;
-        assert_eq!(seen.path, path);
+        let received = simulator.received().await;
+        let seen = received.iter().rfind(|seen| seen.path == path).expect(path);
         assert_eq!(seen.header(header), Some(value));
         assert_eq!(seen.header("anthropic-version"), None);
     }
@@ -155,6 +156,110 @@ async fn reports_a_refused_key() {
     let strict = Simulator::with(Options { require_key: true, ..Options::default() }).await;
     let config = [listen, backend("a", &strict.url, "auth = \"passthrough\"")].concat();
     run(folder_with_config(&config).path(), &["doctor"], &[]).await.expect_ok();
+}
+
+/// The usual reasons are a `base_url` with too much or too little of the path, and a missing key.
+#[tokio::test]
+async fn reports_a_wrong_address_and_a_missing_key() {
+    let listen = format!("listen = \"{}\"\n", free_address().await);
+    let simulator = Simulator::start("a").await;
+    for (dialect, path) in [("anthropic", "/v1/messages"), ("openai_chat", "/v1/chat/completions")]
+    {
+        let config = format!(
+            "{listen}[[backend]]\nname = \"a\"\ndialect = \"{dialect}\"\nbase_url = \"{}/nowhere\"\napi_key = \"k\"\n",
+            simulator.url
+        );
+        let words = ["backend `a`", "answers 404", &format!("/nowhere{path}"), "check `base_url`"];
+        check_fails(&config, &words).await;
+    }
+    let refusing = server_answering_all_with(401).await;
+    let config = [listen, backend("a", &refusing, "")].concat();
+    check_fails(&config, &["backend `a`", "wants a key", "api_key_env"]).await;
+}
+
+/// Some servers do not list their models, but answer.
+#[tokio::test]
+async fn server_without_a_model_list_is_ok() {
+    let answers = [
+        "HTTP/1.1 404 No\r\ncontent-length: 0\r\nconnection: close\r\n\r\n",
+        "HTTP/1.1 400 No\r\ncontent-length: 0\r\nconnection: close\r\n\r\n",
+    ];
+    let upstream = RawUpstream::start().await;
+    let config = [
+        format!("listen = \"{}\"\ndata_dir = \"data\"\n", free_address().await),
+        backend("a", &upstream.url, "api_key = \"k\""),
+    ];
+    let folder = folder_with_config(&config.concat());
+    let (ended, ()) = tokio::join!(run(folder.path(), &["doctor"], &[]), async {
+        for answer in answers {
+            upstream.next().await.answer(answer.as_bytes()).await;
+        }
+    });
+    assert!(ended.expect_ok().contains("does not list its models"));
+}
+
+#[tokio::test]
+async fn reports_a_damaged_and_a_newer_database() {
+    let simulator = Simulator::start("a").await;
+    for (name, words, damage) in [
+        ("memory.db", &["damaged", "restore"][..], Damage::Bytes),
+        ("throughline.db", &["damaged", "restore"], Damage::Bytes),
+        ("memory.db", &["a newer version of throughline wrote it", "backup"], Damage::Version),
+    ] {
+        let config = [
+            format!("listen = \"{}\"\ndata_dir = \"data\"\n", free_address().await),
+            backend("a", &simulator.url, ""),
+        ];
+        let folder = folder_with_config(&config.concat());
+        let gateway = crate::support::start(folder.path(), &["serve"], &[]).await;
+        gateway.stop().await;
+        let output = run(folder.path(), &["doctor"], &[]).await.expect_ok();
+        assert_eq!(output.matches("is intact").count(), 2, "{output}");
+        damage.apply(&folder.path().join("data").join(name)).await;
+        let ended = run(folder.path(), &["doctor"], &[]).await;
+        let failed: Vec<&str> = ended.out.lines().filter(|line| line.starts_with("FAIL")).collect();
+        assert_eq!(failed.len(), 1, "{}", ended.out);
+        for words in words.iter().chain(&[name]) {
+            assert!(failed[0].contains(words), "{}\nlacks: {words}", failed[0]);
+        }
+    }
+}
+
+enum Damage {
+    /// The first bytes of the file are overwritten.
+    Bytes,
+    /// A migration that this version does not know was applied.
+    Version,
+}
+
+impl Damage {
+    async fn apply(&self, path: &std::path::Path) {
+        match self {
+            Self::Bytes => {
+                // What is still in the write-ahead log would replace the damaged page.
+                let options = sqlx::sqlite::SqliteConnectOptions::new().filename(path);
+                let mut connection = options.connect().await.unwrap();
+                let checkpoint = sqlx::query("PRAGMA wal_checkpoint(TRUNCATE)");
+                checkpoint.execute(&mut connection).await.unwrap();
+                connection.close().await.unwrap();
+                let mut bytes = std::fs::read(path).unwrap();
+                bytes[..64].fill(7);
+                std::fs::write(path, bytes).unwrap();
+            }
+            Self::Version => {
+                let options = sqlx::sqlite::SqliteConnectOptions::new().filename(path);
+                let mut connection = options.connect().await.unwrap();
+                sqlx::query(
+                    "INSERT INTO _sqlx_migrations (version, description, success, checksum, execution_time)
+                     VALUES (9999, 'later', 1, x'00', 0)",
+                )
+                .execute(&mut connection)
+                .await
+                .unwrap();
+                connection.close().await.unwrap();
+            }
+        }
+    }
 }
 
 #[tokio::test]

@@ -23,7 +23,8 @@ async fn every_command_has_help() {
         ("backends", &["Show the backends", "--url", "--json"]),
         ("switch", &["Make another backend the active one", "<NAME>", "--url", "--json"]),
         ("stats", &["thinking memory", "--url", "--json", "--lineage"]),
-        ("turns", &["recent turns", "--url", "--json", "--limit"]),
+        ("turns", &["recent turns", "--url", "--json", "--limit", "--blocks"]),
+        ("plan", &["without sending it", "<FILE>", "--backend", "--dialect", "--url", "--json"]),
         (
             "parse",
             &[

@@ -121,14 +121,109 @@ async fn turns_are_listed_newest_first() {
     assert_eq!(lines.len(), 3, "{output}");
     for (turn, line) in turns.iter().zip(&lines[1..]) {
         let cells = cells(line);
-        assert_eq!(cells[0], turn["id"].as_str().unwrap());
-        assert_eq!(cells[2], turn["backend"].as_str().unwrap());
-        assert_eq!(cells[4], "200");
-        assert_eq!(cells[5], "completed");
+        let usage = &turn["usage"];
+        assert!(cells[0].starts_with("20") && cells[0].ends_with('Z'), "{line}");
+        let expected = [
+            turn["id"].as_str().unwrap(),
+            turn["lineage"].as_str().unwrap(),
+            &format!("anthropic > {}", turn["backend"].as_str().unwrap()),
+            "claude-sonnet-4-5",
+            "200",
+            "completed",
+            &format!("{} > {}", usage["input"], usage["output"]),
+            &format!("{}/{}", turn["ms"]["first_byte"], turn["ms"]["total"]),
+        ];
+        assert_eq!(cells[1..9], expected, "{line}");
     }
     assert!(lines[1].ends_with("thinking_omitted=1"), "{output}");
     let output = server.json(&["turns", "--limit", "1"]).await;
     assert_eq!(output, json!({"turns": [turns[0]]}));
+}
+
+#[tokio::test]
+async fn turns_show_the_fate_of_each_block_on_request() {
+    let server = start_server().await;
+    let output = server.run(&["turns", "--blocks"]).await;
+    let lines: Vec<&str> = output.lines().collect();
+    // The second turn sent the block of the first.
+    assert_eq!(cells(lines[2]), ["block", "kind", "fate", "origin"], "{output}");
+    let expected =
+        ["messages.1.content.0", "thinking", "left_out (origin)", "made by claude-sonnet-4-5 at a"];
+    assert_eq!(cells(lines[3]), expected, "{output}");
+    assert_eq!(lines.len(), 5, "{output}");
+}
+
+#[tokio::test]
+async fn turns_show_errors_and_fallbacks() {
+    let b = Simulator::start("b").await;
+    let backend = |name: &str, url: &str| {
+        format!("[[backend]]\nname = \"{name}\"\ndialect = \"anthropic\"\nbase_url = \"{url}\"\n")
+    };
+    let config = [
+        "[route]\nfallback = [\"b\"]\n".to_owned(),
+        backend("a", "http://127.0.0.1:1"),
+        backend("b", &b.url),
+    ];
+    let gateway = Gateway::start(BINARY, &config.concat()).await;
+    Conversation::new("s").ask(&gateway.client, "Hello.").await;
+    let body = json!({"model": "m", "max_tokens": 9, "messages": []});
+    gateway.client.post("/b/a/v1/messages", &[], &body).await;
+    let all = ["turns", "--url", &gateway.url];
+    let output = run(folder().path(), &all, &[]).await.expect_ok();
+    let lines: Vec<&str> = output.lines().collect();
+    assert!(lines[1].contains("cannot reach backend `a`"), "{output}");
+    assert_eq!(cells(lines[2])[3], "anthropic > b (fallback)", "{output}");
+    let output = run(folder().path(), &["backends", "--url", &gateway.url], &[]).await.expect_ok();
+    assert!(output.contains("no; unreachable, next try in "), "{output}");
+}
+
+#[tokio::test]
+async fn plan_shows_what_would_be_sent() {
+    let server = start_server().await;
+    let mut conversation = Conversation::new("planned");
+    server.gateway.switch("a").await;
+    conversation.ask(&server.gateway.client, "Hello.").await;
+    let folder = folder();
+    let mut body = conversation.body;
+    let next = json!({"role": "user", "content": "Again."});
+    body["messages"].as_array_mut().unwrap().push(next);
+    std::fs::write(folder.path().join("request.json"), body.to_string()).unwrap();
+    let url = server.gateway.url.as_str();
+    let plan = async |more: &[&str]| {
+        let all = [&["plan", "request.json", "--url", url][..], more].concat();
+        run(folder.path(), &all, &[]).await
+    };
+    let output = plan(&["--backend", "b"]).await.expect_ok();
+    for words in [
+        "backend   b\n",
+        "model     claude-sonnet-4-5\n",
+        "lane      through (the body is edited in place)\n",
+        "lost      thinking_omitted=1;reason=origin\n",
+        "left_out (origin)",
+        "made by claude-sonnet-4-5 at a",
+    ] {
+        assert!(output.contains(words), "{output}\nlacks: {words}");
+    }
+    let output = plan(&["--backend", "a"]).await.expect_ok();
+    assert!(output.contains("lost      nothing\n"), "{output}");
+    let report: Value =
+        serde_json::from_str(&plan(&["--backend", "b", "--json"]).await.expect_ok()).unwrap();
+    let path = "/v1/plan?dialect=anthropic&backend=b";
+    let expected = server.gateway.client.post(path, &[], &body).await.expect_ok().json();
+    assert_eq!(report, expected);
+
+    plan(&["--backend", "glm"]).await.expect_error(1, &["no backend `glm`", "`a`, `b`"]);
+    plan(&["--dialect", "latin"]).await.expect_error(1, &["unknown dialect `latin`"]);
+    // The dialect writes its errors in its own form.
+    for dialect in ["openai_chat", "gemini", "ndjson", "ollama", "ag_ui"] {
+        std::fs::write(folder.path().join("request.json"), "{\"messages\": 7}").unwrap();
+        let error = plan(&["--dialect", dialect]).await;
+        assert_eq!(error.code, 1, "{dialect}: {error:?}");
+        assert!(!error.err.starts_with('{') && !error.err.is_empty(), "{dialect}: {}", error.err);
+    }
+    run(folder.path(), &["plan", "nowhere.json", "--url", url], &[])
+        .await
+        .expect_error(2, &["cannot read `nowhere.json`"]);
 }
 
 #[tokio::test]

@@ -2,11 +2,13 @@
 
 use std::path::Path;
 
+use sqlx::migrate::Migrator;
 use sqlx::sqlite::SqliteRow;
 use sqlx::{Row, Sqlite, SqlitePool, Transaction};
 use throughline_conversations::store::{Move, Node, Piece, Reference, Store};
 use throughline_gateway::thinking::store::{StoreError, StoreFuture};
 
+use super::check::{self, DatabaseFault};
 use super::{BEGIN, error, pool, signed, unsigned};
 
 /// The columns of a node.
@@ -15,6 +17,8 @@ const NODE_COLUMNS: &str = "id, parent, owner, created, expires, open, sealed, \
 
 /// How many of the oldest nodes are read at a time when space is freed.
 const BATCH: usize = 100;
+
+static MIGRATIONS: Migrator = sqlx::migrate!("src/sqlite/conversations/migrations");
 
 /// Stored conversations in a SQLite file.
 #[derive(Clone, Debug)]
@@ -26,11 +30,16 @@ impl SqliteConversations {
     /// Opens the file. Creates it and its tables if they are missing.
     pub async fn open(path: &Path) -> Result<Self, StoreError> {
         let pool = pool(path).await?;
-        sqlx::migrate!("src/sqlite/conversations/migrations")
+        MIGRATIONS
             .run(&pool)
             .await
             .map_err(|cause| error(format!("cannot prepare `{}`", path.display()), cause))?;
         Ok(Self { pool })
+    }
+
+    /// Checks the file without changing it.
+    pub async fn check(path: &Path) -> Result<(), DatabaseFault> {
+        check::check(path, &MIGRATIONS).await
     }
 
     async fn write(&self, node: Node, moves: Option<Move>) -> Result<bool, sqlx::Error> {

@@ -5,10 +5,11 @@ use throughline_canonical::{
     Block, BlockStart, Delta, EndReason, Event, Fault, FaultKind, Reply, Request, Usage,
 };
 
-use super::{OllamaSession, errors, timestamp};
+use super::{OllamaSession, errors};
 use crate::dialects::shared::extensions;
 use crate::dialects::shared::hidden_reasoning::NOTICE;
 use crate::dialects::shared::open_blocks::OpenBlocks;
+use crate::dialects::shared::timestamp;
 use crate::dialects::{ReplyIdentity, ReplyWriter};
 use crate::json::{Kind, escape, escape_bytes, quote_bytes, validate};
 

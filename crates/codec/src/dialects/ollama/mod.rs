@@ -3,8 +3,7 @@
 //!
 //! - `client_request` reads a client's request, `client_reply` writes the reply;
 //! - `upstream_request` writes a request for a provider, `upstream_reply` reads the reply;
-//! - [`model_card`], `errors`: the model list and errors, both ways;
-//! - `timestamp`: the time of a reply.
+//! - [`model_card`], `errors`: the model list and errors, both ways.
 //!
 //! Servers of this dialect may send raw model output, which must be parsed. So replies are always
 //! translated and never pass through.
@@ -28,7 +27,6 @@ mod client_request;
 mod errors;
 pub mod model_card;
 mod profile;
-mod timestamp;
 mod upstream_reply;
 mod upstream_request;
 

@@ -31,4 +31,5 @@ pub(crate) mod reply_framing;
 pub(crate) mod sampling;
 pub mod segments;
 pub(crate) mod thinking_options;
+pub mod timestamp;
 pub(crate) mod tool_names;

@@ -1,4 +1,4 @@
-//! Timestamps in the spelling of this dialect: `2026-11-15T10:00:00Z`.
+//! Timestamps as text: `2026-11-15T10:00:00Z`.
 
 const DAY: u64 = 86_400;
 /// Days in 400 years, after which the calendar repeats.
@@ -7,7 +7,7 @@ const CYCLE: u64 = 146_097;
 const BEFORE: u64 = 719_468;
 
 /// Formats a Unix time.
-pub(super) fn write(seconds: u64) -> String {
+pub fn write(seconds: u64) -> String {
     let (year, month, day) = date(seconds / DAY);
     let time = seconds % DAY;
     let (hour, minute, second) = (time / 3600, time / 60 % 60, time % 60);
