@@ -19,9 +19,17 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
+/// The stack of a worker thread. A body may nest 1024 levels deep, and code that walks it needs stack
+/// for each level: more than the usual 2 MiB in a debug build. Only pages that are used cost memory.
+const WORKER_STACK_BYTES: usize = 8 << 20;
+
 fn main() -> ExitCode {
     let command = cli::Cli::parse().command;
-    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+    let runtime = match tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .thread_stack_size(WORKER_STACK_BYTES)
+        .build()
+    {
         Ok(runtime) => runtime,
         Err(error) => {
             commands::print_note(&format!("throughline: cannot start the async runtime: {error}"));
