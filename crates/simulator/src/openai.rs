@@ -72,14 +72,14 @@ pub(crate) fn counts_writes(model: &str) -> bool {
     version.and_then(|version| version.parse::<f64>().ok()).is_some_and(|version| version >= 5.6)
 }
 
-/// An item or a message as a part of the prompt. A mark on a part of its content counts at its end.
+/// An item or a message as a part of the prompt. A breakpoint on a part of its content counts at its end.
 pub(crate) fn prompt_part(item: &Value) -> PromptPart {
     let mut item = item.clone();
     let mut is_marked = false;
     for member in ["content", "output"] {
         for part in item.get_mut(member).and_then(Value::as_array_mut).into_iter().flatten() {
-            let mark = part.as_object_mut().and_then(|part| part.shift_remove(BREAKPOINT));
-            is_marked |= mark.is_some_and(|mark| !mark.is_null());
+            let breakpoint = part.as_object_mut().and_then(|part| part.shift_remove(BREAKPOINT));
+            is_marked |= breakpoint.is_some_and(|breakpoint| !breakpoint.is_null());
         }
     }
     PromptPart::new("", &item.to_string(), is_marked.then_some(Lifetime::Minutes))

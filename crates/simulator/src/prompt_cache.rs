@@ -15,7 +15,7 @@ use crate::draft;
 use crate::refusal::Refusal;
 use crate::signing::{Hash, hash};
 
-/// How many parts a marked prefix is searched for, back from each mark.
+/// How many parts a marked prefix is searched for, back from each breakpoint.
 const LOOKBACK: usize = 20;
 /// How many parts may be marked.
 const MAX_MARKS: usize = 4;
@@ -46,13 +46,13 @@ pub(crate) struct PromptPart {
     /// The bytes that the cache compares.
     text: String,
     tokens: usize,
-    mark: Option<Lifetime>,
+    breakpoint: Option<Lifetime>,
 }
 
 impl PromptPart {
     /// A part whose text counts. `context` is compared too, such as the role of its message.
-    pub(crate) fn new(context: &str, text: &str, mark: Option<Lifetime>) -> Self {
-        Self { text: format!("{context}{text}"), tokens: draft::tokens(text), mark }
+    pub(crate) fn new(context: &str, text: &str, breakpoint: Option<Lifetime>) -> Self {
+        Self { text: format!("{context}{text}"), tokens: draft::tokens(text), breakpoint }
     }
 
     /// The number of tokens of a prompt.
@@ -61,9 +61,9 @@ impl PromptPart {
     }
 
     /// Marks the last part, as automatic marks do.
-    pub(crate) fn mark_last(parts: &mut [Self], mark: Lifetime) {
+    pub(crate) fn mark_last(parts: &mut [Self], breakpoint: Lifetime) {
         if let Some(last) = parts.last_mut() {
-            last.mark.get_or_insert(mark);
+            last.breakpoint.get_or_insert(breakpoint);
         }
     }
 }
@@ -127,11 +127,14 @@ impl PromptCache {
                 running
             })
             .collect();
-        let marks: Vec<(usize, Lifetime)> =
-            parts.iter().enumerate().filter_map(|(at, part)| Some((at, part.mark?))).collect();
+        let marks: Vec<(usize, Lifetime)> = parts
+            .iter()
+            .enumerate()
+            .filter_map(|(at, part)| Some((at, part.breakpoint?)))
+            .collect();
         let mut cache = self.open();
-        let found = marks.iter().rev().find_map(|(mark, _)| {
-            let window = mark.saturating_sub(LOOKBACK - 1)..=*mark;
+        let found = marks.iter().rev().find_map(|(breakpoint, _)| {
+            let window = breakpoint.saturating_sub(LOOKBACK - 1)..=*breakpoint;
             window.rev().find(|at| cache.is_live(&prefixes[*at].0))
         });
         let mut used = CacheUse::default();
@@ -139,8 +142,8 @@ impl PromptCache {
             cache.refresh(&prefixes[at].0);
             used.read = prefixes[at].1;
         }
-        for (mark, lifetime) in marks {
-            let (prefix, tokens) = prefixes[mark];
+        for (breakpoint, lifetime) in marks {
+            let (prefix, tokens) = prefixes[breakpoint];
             if tokens < least {
                 continue;
             }
@@ -230,29 +233,29 @@ pub(crate) struct Marks {
 }
 
 impl Marks {
-    /// Reads the mark of a part. `path` is the path of the part.
+    /// Reads the breakpoint of a part. `path` is the path of the part.
     pub(crate) fn read(
         &mut self,
         part: &Value,
         path: impl FnOnce() -> String,
     ) -> Result<(), Refusal> {
-        let mark = &part["cache_control"];
-        if mark.is_null() {
+        let breakpoint = &part["cache_control"];
+        if breakpoint.is_null() {
             return Ok(());
         }
         let path = format!("{}.cache_control", path());
         let path = path.trim_start_matches('.').to_owned();
-        if mark["type"] != "ephemeral" {
+        if breakpoint["type"] != "ephemeral" {
             return Err(Refusal::invalid(format!("{path}.type: Input should be 'ephemeral'")));
         }
-        if !matches!(mark["ttl"].as_str(), None | Some("5m" | "1h")) {
+        if !matches!(breakpoint["ttl"].as_str(), None | Some("5m" | "1h")) {
             return Err(Refusal::invalid(format!("{path}.ttl: Input should be '5m' or '1h'")));
         }
         self.found.extend(mark_of(part).map(|lifetime| (path, lifetime)));
         Ok(())
     }
 
-    /// Refuses too many marks, and a mark for an hour after one for minutes.
+    /// Refuses too many marks, and a breakpoint for an hour after one for minutes.
     pub(crate) fn check(&self) -> Result<(), Refusal> {
         if self.found.len() > MAX_MARKS {
             return Err(Refusal::invalid(format!(
@@ -274,16 +277,16 @@ impl Marks {
     }
 }
 
-/// The mark of a part.
+/// The breakpoint of a part.
 pub(crate) fn mark_of(part: &Value) -> Option<Lifetime> {
-    let mark = part.get("cache_control").filter(|mark| !mark.is_null())?;
-    Some(match mark["ttl"].as_str() {
+    let breakpoint = part.get("cache_control").filter(|breakpoint| !breakpoint.is_null())?;
+    Some(match breakpoint["ttl"].as_str() {
         Some("1h") => Lifetime::Hour,
         _ => Lifetime::Minutes,
     })
 }
 
-/// A part without its mark, which the cache does not compare.
+/// A part without its breakpoint, which the cache does not compare.
 pub(crate) fn unmarked(part: &Value) -> Value {
     let mut part = part.clone();
     if let Some(members) = part.as_object_mut() {
@@ -301,11 +304,11 @@ mod tests {
     /// Parts of 100 tokens each, with the marks at these indexes.
     fn prompt(letters: &str, marks: &[(usize, Lifetime)]) -> Vec<PromptPart> {
         let part = |(at, letter): (usize, char)| {
-            let mark = marks.iter().find(|(marked, _)| *marked == at);
+            let breakpoint = marks.iter().find(|(marked, _)| *marked == at);
             PromptPart::new(
                 "",
                 &letter.to_string().repeat(400),
-                mark.map(|(_, lifetime)| *lifetime),
+                breakpoint.map(|(_, lifetime)| *lifetime),
             )
         };
         letters.chars().enumerate().map(part).collect()

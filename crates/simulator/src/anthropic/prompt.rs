@@ -39,12 +39,12 @@ pub(crate) fn parts(request: &ParsedRequest) -> Vec<PromptPart> {
         let members = Value::Object(turn.members.clone());
         for block in &turn.blocks {
             let context = format!("{settings}{}{members}", turn.role);
-            parts.push(PromptPart::new(&context, &text(block), mark(block)));
+            parts.push(PromptPart::new(&context, &text(block), breakpoint(block)));
             settings.clear();
         }
     }
-    if let Some(mark) = mark_of(&json!({ "cache_control": request.cache_control })) {
-        PromptPart::mark_last(&mut parts, mark);
+    if let Some(breakpoint) = mark_of(&json!({ "cache_control": request.cache_control })) {
+        PromptPart::mark_last(&mut parts, breakpoint);
     }
     parts
 }
@@ -68,14 +68,14 @@ pub(crate) fn check_marks(request: &ParsedRequest) -> Result<(), Refusal> {
         }
     }
     let last = request.turns.last().and_then(|turn| turn.blocks.last());
-    if last.and_then(mark).is_none() {
+    if last.and_then(breakpoint).is_none() {
         marks.read(&json!({ "cache_control": request.cache_control }), String::new)?;
     }
     marks.check()
 }
 
-/// The mark of a block, or of a part inside it, which counts at the end of the block.
-fn mark(block: &Value) -> Option<Lifetime> {
+/// The breakpoint of a block, or of a part inside it, which counts at the end of the block.
+fn breakpoint(block: &Value) -> Option<Lifetime> {
     mark_of(block).or_else(|| inner_parts(block).iter().rev().find_map(mark_of))
 }
 

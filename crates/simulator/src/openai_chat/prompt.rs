@@ -45,13 +45,13 @@ pub(super) fn parts(request: &ParsedRequest, variant: &Variant) -> Vec<PromptPar
         parts.extend(
             content.map(|part| PromptPart::new("", &unmarked(part).to_string(), mark_of(part))),
         );
-        if let Some(mark) = mark_of(message) {
-            PromptPart::mark_last(&mut parts, mark);
+        if let Some(breakpoint) = mark_of(message) {
+            PromptPart::mark_last(&mut parts, breakpoint);
         }
     }
     let root = json!({ "cache_control": request.get("cache_control") });
-    if let Some(mark) = mark_of(&root) {
-        PromptPart::mark_last(&mut parts, mark);
+    if let Some(breakpoint) = mark_of(&root) {
+        PromptPart::mark_last(&mut parts, breakpoint);
     }
     parts
 }
