@@ -68,7 +68,7 @@ impl TranslatedStream {
             client,
             question: String::new(),
             scope: Scope::new(ledger.lineage.id, String::new()),
-            past: None,
+            sent_thinking: None,
             prefix: None,
             returns_call_ids: client.defaults().returns_call_ids,
             separating: std::sync::Arc::default(),
