@@ -131,6 +131,10 @@ cache_read?: number,
  */
 cache_write?: number, 
 /**
+ * The part of `cache_write` that the cache keeps for an hour. The rest is kept for minutes.
+ */
+cache_write_1h?: number, 
+/**
  * Output tokens, thinking included.
  */
 output?: number, 
