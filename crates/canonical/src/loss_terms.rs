@@ -83,10 +83,10 @@ LossSubject or Other {
     MaxTokens "max_tokens", Stop "stop", Temperature "temperature", TopP "top_p",
     TopK "top_k", Seed "seed", PresencePenalty "presence_penalty",
     FrequencyPenalty "frequency_penalty", N "n" => "limits and sampling";
-    User "user", CacheKey "cache_key", StoredResponse "stored_response",
+    User "user", CacheKey "cache_key", Store "store", StoredResponse "stored_response",
     CountTokens "count_tokens" =>
-        "the end user, the cache key, a stored response that the request refers to, the token \
-         count";
+        "the end user, the cache key, whether the response is stored, a stored response that the \
+         request refers to, the token count";
 }
 }
 
@@ -113,6 +113,7 @@ LossReason {
         "it had to be JSON; it had to be an object; the schema had to be simpler: objects are \
          closed, and bounds are written into descriptions";
     Required "required" => "the backend requires it";
+    NotWritten "not_written" => "the gateway's own store could not be written";
     Repeated "repeated", NoCall "no_call", Missing "missing", Unfinished "unfinished",
     Unknown "unknown" =>
         "a result came twice, without a call, or not at all; a call was cut off; its origin is \

@@ -173,6 +173,10 @@ impl Store for InMemory {
     fn trim(&self, now: u64, bytes: u64) -> StoreFuture<'_, u64> {
         ready(self.contents.lock().trim(now, bytes))
     }
+
+    fn check_write(&self) -> StoreFuture<'_, ()> {
+        ready(())
+    }
 }
 
 #[cfg(test)]

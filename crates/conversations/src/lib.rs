@@ -2,6 +2,7 @@
 //!
 //! - [`store`]: the trait of a durable store, [`in_memory`]: a store in RAM, [`suite`]: the tests
 //!   that every store must pass;
+//! - [`watched_store`]: a store that records the result of each write;
 //! - [`sealed_store`]: seals and opens what a store holds, and checks whose it is;
 //! - [`responses`]: the stateful part of the Responses dialect, with any backend.
 
@@ -10,3 +11,4 @@ pub mod responses;
 pub mod sealed_store;
 pub mod store;
 pub mod suite;
+pub mod watched_store;

@@ -9,6 +9,7 @@ use std::time::Duration;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use throughline_canonical::{Fault, FaultKind};
+use throughline_gateway::thinking::health::StoreHealth;
 use throughline_gateway::thinking::random;
 use throughline_gateway::thinking::store::StoreError;
 use throughline_gateway::unix_ms;
@@ -16,7 +17,10 @@ use throughline_sealing::{Keyring, Purpose};
 use tokio::sync::Notify;
 
 use crate::store::{Node, Store};
+use crate::watched_store::WatchedStore;
 
+/// The name of the store in metrics and in the log.
+const STORE: &str = "responses";
 /// How many turns of a history are loaded.
 const MAX_TURNS: usize = 10_000;
 /// How often expired turns are evicted.
@@ -38,6 +42,8 @@ pub struct Retention {
 pub struct SealedStore {
     /// The store.
     pub store: Arc<dyn Store>,
+    /// What is known about the writes to it.
+    pub health: Arc<StoreHealth>,
     keyring: Arc<Keyring>,
     /// How many sealed bytes are stored.
     limit: u64,
@@ -90,7 +96,15 @@ pub enum SealedKind {
 impl SealedStore {
     /// A sealed store that holds at most `limit` sealed bytes.
     pub fn new(store: Arc<dyn Store>, keyring: Arc<Keyring>, limit: u64) -> Self {
-        Self { store, keyring, limit, written: AtomicU64::new(0), eviction_due: Notify::new() }
+        let health = Arc::new(StoreHealth::new(STORE));
+        Self {
+            store: Arc::new(WatchedStore::new(store, health.clone())),
+            health,
+            keyring,
+            limit,
+            written: AtomicU64::new(0),
+            eviction_due: Notify::new(),
+        }
     }
 
     /// Whether there is room for anything at all.
@@ -184,9 +198,8 @@ impl SealedStore {
             match self.store.trim(unix_ms(), self.limit).await {
                 Ok(0) => {}
                 Ok(gone) => tracing::debug!(gone, "evicted stored turns"),
-                Err(error) => {
-                    tracing::error!(error = &error as &dyn std::error::Error, "{error}");
-                }
+                // The store has recorded and logged it.
+                Err(_) => {}
             }
         }
     }

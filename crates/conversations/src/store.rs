@@ -102,4 +102,6 @@ pub trait Store: Debug + Send + Sync + 'static {
     /// bytes are left in nodes and logs. Nodes that are still being written stay. Returns how many
     /// were removed.
     fn trim(&self, now: u64, bytes: u64) -> StoreFuture<'_, u64>;
+    /// Checks that a write succeeds now, with a write that does not change the content.
+    fn check_write(&self) -> StoreFuture<'_, ()>;
 }

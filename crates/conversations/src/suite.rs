@@ -40,6 +40,9 @@ async fn path(store: &dyn Store, id: &str, limit: usize) -> Vec<String> {
 /// If the store fails a check.
 pub async fn check_store(store: &dyn Store) {
     nodes_form_a_path(store).await;
+    for _ in 0..2 {
+        store.check_write().await.expect(OK);
+    }
     reference_moves_only_from_its_head(store).await;
     log_keeps_its_order(store).await;
     trim_removes_the_oldest_first(store).await;

@@ -18,13 +18,12 @@ use throughline_canonical::{Block, Message, Request, Role};
 use throughline_codec::dialects::{
     CLIENT, ClientDialect, ReplyIdentity, Target, UPSTREAM, UpstreamDialect,
 };
-use throughline_gateway::Gateway;
 use throughline_gateway::catalog::Catalog;
+use throughline_gateway::gateway::{Gateway, Stores};
 use throughline_gateway::route::Routes;
 use throughline_gateway::settings::{Limits, Policy, Settings, Thinking, ToolThinking, Unknown};
 use throughline_gateway::thinking::store::{InMemory, Snapshot};
 use throughline_gateway::thinking::vault::store::InMemoryVault;
-use throughline_gateway::thinking::writer::Changes;
 use throughline_gateway::translated_stream::TranslatedStream;
 use throughline_sealing::Keyring;
 use tokio::runtime::Runtime;
@@ -169,8 +168,10 @@ impl TestGateway {
             .build()
             .expect("a runtime");
         let entered = runtime.enter();
-        let changes = Changes::default();
-        tokio::spawn(changes.clone().write_to(Arc::new(InMemory::default())));
+        let stores = Stores {
+            memory: Arc::new(InMemory::default()),
+            vault: Arc::new(InMemoryVault::default()),
+        };
         let settings = Settings {
             backends: Vec::new(),
             routes: Routes::default(),
@@ -188,13 +189,8 @@ impl TestGateway {
             full_body: false,
             pretty_print: false,
         };
-        let gateway = Gateway::new(
-            settings,
-            Snapshot::default(),
-            changes,
-            Arc::new(Keyring::new([7; 32])),
-            Arc::new(InMemoryVault::default()),
-        );
+        let gateway =
+            Gateway::new(settings, Snapshot::default(), stores, Arc::new(Keyring::new([7; 32])));
         drop(entered);
         Self { gateway, _runtime: runtime }
     }

@@ -17,7 +17,9 @@ use crate::metrics::Metrics;
 use crate::models::Lists;
 use crate::separating::SeparatingModels;
 use crate::settings::Settings;
-use crate::thinking::store::{Change, Snapshot};
+use crate::stored_settings::StoredSettings;
+use crate::thinking::health::StoreHealth;
+use crate::thinking::store::{Change, Snapshot, Store};
 use crate::thinking::writer::Changes;
 use crate::thinking::{Envelopes, Memory, Vault, VaultLimits, VaultStore};
 use crate::turn::log::Turns;
@@ -29,11 +31,22 @@ const KEY_SITE: &str = "caller_key_site";
 /// The prefix of the stored facts about backends that bind thinking to its conversation.
 const BINDS_PREFIX: &str = "binds_thinking:";
 
+/// The stores of a gateway.
+#[derive(Clone)]
+pub struct Stores {
+    /// The store of the thinking memory and of the operator's choices.
+    pub memory: Arc<dyn Store>,
+    /// The store of the vault.
+    pub vault: Arc<dyn VaultStore>,
+}
+
 /// The state that lives as long as the server. Many fields: each one is a subsystem that turns share.
 #[derive(Debug)]
 pub struct Gateway {
     pub(crate) settings: ArcSwap<Settings>,
     pub(crate) active: RwLock<Arc<str>>,
+    stored_settings: StoredSettings,
+    memory_store: Arc<dyn Store>,
     /// The site of the last active backend that received the callers' own keys.
     key_site: RwLock<Option<String>>,
     pub(crate) binding: RwLock<HashSet<String>>,
@@ -57,15 +70,16 @@ pub struct Gateway {
 }
 
 impl Gateway {
-    /// Creates a gateway from a stored snapshot and a vault store. Must be called inside a Tokio
-    /// runtime.
+    /// Creates a gateway from its stores and a snapshot of the memory's store. Starts their writers,
+    /// so it must be called inside a Tokio runtime.
     pub fn new(
         settings: Settings,
         snapshot: Snapshot,
-        changes: Changes,
+        stores: Stores,
         keyring: Arc<Keyring>,
-        vault: Arc<dyn VaultStore>,
     ) -> Self {
+        let changes = Changes::default();
+        tokio::spawn(changes.clone().write_to(stores.memory.clone()));
         let known = |name: &String| settings.backend(name).is_some();
         let active = snapshot.facts.get(ACTIVE).filter(|name| known(name));
         let active: Arc<str> = active.unwrap_or(&settings.routes.default).as_str().into();
@@ -84,13 +98,15 @@ impl Gateway {
         metrics.know_models(settings.upstream_models());
         Self {
             active: RwLock::new(active),
+            stored_settings: StoredSettings::new(stores.memory.clone()),
+            memory_store: stores.memory,
             key_site: RwLock::new(key_site),
             binding: RwLock::new(binding),
             separating: Arc::new(SeparatingModels::new(&snapshot, changes.clone())),
             failing: FailingBackends::default(),
             memory: Arc::new(Memory::new(snapshot, changes.clone())),
             envelopes: Envelopes::new(keyring.clone()),
-            vault: Arc::new(Vault::new(keyring, vault, VaultLimits::default())),
+            vault: Arc::new(Vault::new(keyring, stores.vault, VaultLimits::default())),
             metrics,
             turns: Arc::default(),
             changes,
@@ -109,26 +125,31 @@ impl Gateway {
     /// Replaces the configuration. Requests in progress keep the one they began with, and the limit
     /// of concurrent streams does not change. Fails if callers' keys would go to a new site without
     /// permission.
-    pub fn configure(&self, settings: Settings) -> Result<(), Fault> {
+    pub async fn configure(&self, settings: Settings) -> Result<(), Fault> {
+        let _changing = self.stored_settings.changing.lock().await;
         let settings = Arc::new(settings);
-        let mut active = self.active.write();
+        let active = self.active();
         let name: Arc<str> = match settings.backend(&active) {
-            Some(_) => active.clone(),
+            Some(_) => active,
             None => settings.routes.default.as_str().into(),
         };
-        if let Some(next) = settings.backend(&name) {
-            self.check_key_site(next)?;
-        }
-        *active = name;
+        let new_site = match settings.backend(&name) {
+            Some(next) => self.check_key_site(next)?,
+            None => None,
+        };
+        let facts = new_site.iter().map(|site| (KEY_SITE, site.as_str())).collect();
+        self.stored_settings.write("the new configuration", facts).await?;
+        self.apply_key_site(new_site);
+        *self.active.write() = name;
         self.metrics.know_models(settings.upstream_models());
         self.settings.store(settings);
         Ok(())
     }
 
     /// Checks that the next active backend may receive the callers' own keys: it is at the same
-    /// site as before, or `share_caller_key` allows it. Remembers the new site.
-    fn check_key_site(&self, next: &Backend) -> Result<(), Fault> {
-        let mut key_site = self.key_site.write();
+    /// site as before, or `share_caller_key` allows it. Returns the site, if it is new.
+    fn check_key_site(&self, next: &Backend) -> Result<Option<String>, Fault> {
+        let key_site = self.key_site.read();
         if let Some(site) = &*key_site
             && !may_receive_key(next, site)
         {
@@ -141,12 +162,14 @@ impl Gateway {
                 ),
             ));
         }
-        if next.auth == Auth::Passthrough && key_site.as_deref() != Some(&next.site()) {
-            let site = next.site();
-            self.changes.push(Change::Fact(KEY_SITE.into(), Some(site.clone())));
-            *key_site = Some(site);
+        let site = (next.auth == Auth::Passthrough).then(|| next.site());
+        Ok(site.filter(|site| key_site.as_deref() != Some(site)))
+    }
+
+    fn apply_key_site(&self, new_site: Option<String>) {
+        if new_site.is_some() {
+            *self.key_site.write() = new_site;
         }
-        Ok(())
     }
 
     /// The active backend.
@@ -187,20 +210,37 @@ impl Gateway {
         drop(self.streams.acquire_many(all).await);
     }
 
-    /// Whether the memory and the vault can reach their store.
-    pub fn store_works(&self) -> bool {
-        !self.changes.failing() && !self.vault.failing()
+    /// What is known about the writes to each store.
+    pub fn store_health(&self) -> [&StoreHealth; 3] {
+        [self.changes.health(), self.vault.health(), &self.stored_settings.health]
     }
 
-    /// Waits until the memory and the vault have written everything.
+    /// Why stores cannot be written, one reason for each. Stores that were not written for a while
+    /// are tried.
+    pub async fn check_stores(&self) -> Vec<String> {
+        let memory = self.changes.check(self.memory_store.check_write());
+        let settings = self.stored_settings.check_store();
+        let failures = tokio::join!(memory, self.vault.check_store(), settings);
+        [failures.0, failures.1, failures.2].into_iter().flatten().collect()
+    }
+
+    /// Waits until the memory and the vault have written everything, or have failed.
     pub async fn flush(&self) {
         tokio::join!(self.changes.flush(), self.vault.flush());
     }
 
-    /// Makes another backend the active one. Returns the previous one.
-    pub fn switch(&self, name: &str) -> Result<Arc<str>, Fault> {
+    /// Like [`Gateway::flush`], and reports what could not be written. Call this last.
+    pub async fn close(&self) {
+        self.flush().await;
+        self.changes.report_unwritten();
+        self.vault.report_unwritten();
+    }
+
+    /// Makes another backend the active one. Returns the previous one. If that cannot be stored, the
+    /// active backend stays.
+    pub async fn switch(&self, name: &str) -> Result<Arc<str>, Fault> {
         // Lock first, so that a new configuration cannot remove the backend in between.
-        let mut active = self.active.write();
+        let _changing = self.stored_settings.changing.lock().await;
         let settings = self.settings();
         let Some(next) = settings.backend(name) else {
             return Err(Fault::new(
@@ -212,9 +252,12 @@ impl Gateway {
             ));
         };
         next.check_on()?;
-        self.check_key_site(next)?;
-        let previous = std::mem::replace(&mut *active, name.into());
-        self.changes.push(Change::Fact(ACTIVE.into(), Some(name.into())));
+        let new_site = self.check_key_site(next)?;
+        let mut facts = vec![(ACTIVE, name)];
+        facts.extend(new_site.iter().map(|site| (KEY_SITE, site.as_str())));
+        self.stored_settings.write("the active backend", facts).await?;
+        self.apply_key_site(new_site);
+        let previous = std::mem::replace(&mut *self.active.write(), name.into());
         tracing::info!(old_backend = &*previous, new_backend = name, "Active backend changed");
         Ok(previous)
     }
@@ -272,12 +315,10 @@ mod tests {
             pretty_print: false,
         };
         let (memory, vault) = (Arc::new(InMemory::default()), Arc::new(InMemoryVault::default()));
-        let changes = Changes::default();
-        let writer = tokio::spawn(changes.clone().write_to(memory.clone()));
+        let stores = Stores { memory: memory.clone(), vault: vault.clone() };
         let keyring = Arc::new(Keyring::new([1; 32]));
-        let gateway =
-            Gateway::new(settings, Snapshot::default(), changes.clone(), keyring, vault.clone());
-        changes.push(Change::Fact("name".into(), Some("value".into())));
+        let gateway = Gateway::new(settings, Snapshot::default(), stores, keyring);
+        gateway.changes.push(Change::Fact("name".into(), Some("value".into())));
         let kept = StoredTurn {
             origin: Origin {
                 domain: "a".into(),
@@ -292,9 +333,8 @@ mod tests {
         let name = VaultKey::of_call("call_1");
         gateway.vault.store(&[name], &kept);
         gateway.flush().await;
-        assert!(gateway.store_works());
+        assert_eq!(gateway.check_stores().await, [""; 0]);
         assert_eq!(memory.load().await.unwrap().facts.len(), 1);
         assert!(vault.read(name).await.unwrap().is_some());
-        writer.abort();
     }
 }

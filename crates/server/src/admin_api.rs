@@ -84,7 +84,7 @@ pub async fn switch(State(app): AppState, body: axum::body::Bytes) -> Response {
         let example = r#"expected a body such as {"backend":"glm"}"#;
         return refuse(&Fault::invalid(example));
     };
-    match app.gateway.switch(&backend) {
+    match app.gateway.switch(&backend).await {
         Ok(previous) => Json(json!({"active": backend, "previous": &*previous})).into_response(),
         Err(fault) => refuse(&fault),
     }
@@ -158,10 +158,9 @@ pub async fn healthz() -> &'static str {
 
 /// `GET /readyz`: 200 if turns can be served, else 503 with the reasons.
 pub async fn readyz(State(app): AppState) -> Response {
-    let mut reasons = Vec::new();
-    if !app.gateway.store_works() {
-        reasons.push("cannot write the thinking memory".to_owned());
-    }
+    let (mut reasons, responses) =
+        tokio::join!(app.gateway.check_stores(), app.responses.check_store());
+    reasons.extend(responses);
     let active = app.gateway.active();
     match app.gateway.settings().backend(&active).map(|backend| backend.check_on()) {
         None => reasons.push(format!("the active backend `{active}` is not configured")),
@@ -175,7 +174,7 @@ pub async fn readyz(State(app): AppState) -> Response {
 /// `GET /metrics`: counters and histograms for Prometheus.
 pub async fn metrics(State(app): AppState) -> Response {
     let content_type = [(http::header::CONTENT_TYPE, "text/plain; version=0.0.4")];
-    (content_type, crate::metrics::render(&app.gateway)).into_response()
+    (content_type, crate::metrics::render(&app)).into_response()
 }
 
 fn refuse(fault: &Fault) -> Response {

@@ -5,7 +5,10 @@ use std::fmt::{Display, Write};
 
 use throughline_gateway::Gateway;
 use throughline_gateway::metrics::{Answer, Histogram, Recorded, TOKEN_KINDS};
+use throughline_gateway::thinking::health::StoreHealth;
 use throughline_gateway::thinking::memory::Statistics;
+
+use crate::wiring::App;
 
 /// All metrics with one name.
 struct Family {
@@ -22,6 +25,7 @@ struct View<'a> {
     gateway: &'a Gateway,
     recorded: Recorded,
     memory: Statistics,
+    stores: Vec<&'a StoreHealth>,
 }
 
 const FAMILIES: &[Family] = &[
@@ -238,14 +242,39 @@ const FAMILIES: &[Family] = &[
         labels: &[],
         write: |series, view| series.add(&[], view.memory.bytes as u64),
     },
+    Family {
+        name: "store_write_errors_total",
+        kind: "counter",
+        help: "Writes to a store that failed, retries included.",
+        labels: &["store"],
+        write: |series, view| {
+            for store in &view.stores {
+                series.add(&[&store.name()], store.write_errors.get());
+            }
+        },
+    },
+    Family {
+        name: "store_dropped_total",
+        kind: "counter",
+        help: "Items that a store never got, because it could not be written.",
+        labels: &["store"],
+        write: |series, view| {
+            for store in &view.stores {
+                series.add(&[&store.name()], store.dropped.get());
+            }
+        },
+    },
 ];
 
 /// Renders all metrics.
-pub fn render(gateway: &Gateway) -> String {
+pub fn render(app: &App) -> String {
+    let gateway = &app.gateway;
+    let stores = gateway.store_health().into_iter().chain([app.responses.store_health()]);
     let view = View {
         gateway,
         recorded: gateway.metrics.recorded(),
         memory: gateway.memory.statistics(None).unwrap_or_default(),
+        stores: stores.collect(),
     };
     let mut text = String::new();
     for family in FAMILIES {

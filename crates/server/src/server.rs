@@ -67,7 +67,7 @@ pub async fn serve(
         }
         () = signals.stop() => tracing::warn!("second stop signal, stopping without waiting"),
     }
-    app.gateway.flush().await;
+    app.gateway.close().await;
     Ok(())
 }
 

@@ -12,12 +12,11 @@ use throughline_backends::sqlite::{SqliteConversations, SqliteStore};
 use throughline_canonical::Fault;
 use throughline_conversations::responses::Responses;
 use throughline_conversations::sealed_store::{Retention, SealedStore};
-use throughline_gateway::Gateway;
 use throughline_gateway::backend::Backend;
 use throughline_gateway::catalog::{Catalog, CatalogError};
+use throughline_gateway::gateway::{Gateway, Stores};
 use throughline_gateway::settings::Settings;
 use throughline_gateway::thinking::store::Store;
-use throughline_gateway::thinking::writer::Changes;
 use throughline_gateway::upstream::Client;
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
@@ -115,11 +114,10 @@ impl App {
         tracing::debug!(blocks = snapshot.blocks.len(), "thinking memory loaded");
         let simulators = Mutex::default();
         let settings = settings(config, catalog(config)?, &simulators).await?;
-        let changes = Changes::default();
         let store = Arc::new(store);
-        tokio::spawn(changes.clone().write_to(store.clone()));
+        let stores = Stores { memory: store.clone(), vault: store };
         let keyring = Arc::new(keyring);
-        let gateway = Gateway::new(settings, snapshot, changes, keyring.clone(), store);
+        let gateway = Gateway::new(settings, snapshot, stores, keyring.clone());
         let gateway = Arc::new(gateway);
         let conversations = SqliteConversations::open(&config.data_dir.join(CONVERSATIONS_FILE))
             .await
@@ -151,7 +149,7 @@ impl App {
         // What upstreams reported about their models is kept.
         let catalog = catalog(config)?.sharing(&self.gateway.settings().catalog);
         let settings = settings(config, catalog, &self.simulators).await?;
-        self.gateway.configure(settings).map_err(BuildError::Refused)?;
+        self.gateway.configure(settings).await.map_err(BuildError::Refused)?;
         *self.hosts.write() = Hosts::new(self.listen, &config.allowed_hosts);
         *self.origins.write() = Origins::new(&config.cors_origins);
         let unchanged = keys_needing_restart(&self.started_with, config);

@@ -12,6 +12,10 @@ use tokio::process::{Child, Command};
 use crate::client::{Answer, Client};
 use crate::metrics::Metrics;
 use crate::simulator::Simulator;
+use crate::small_disk::{DiskKind, SmallDisk};
+
+/// The log level of most tests.
+const TRACE: &str = "warn,throughline=trace";
 
 /// A running gateway process.
 #[derive(Debug)]
@@ -24,6 +28,8 @@ pub struct Gateway {
     log_level: Option<&'static str>,
     environment: Vec<(String, String)>,
     child: Child,
+    /// The disk of the data directory, if a test may fill it. Dropped before the folder.
+    disk: Option<SmallDisk>,
     folder: TempDir,
 }
 
@@ -36,12 +42,17 @@ impl Gateway {
 
     /// Like [`Gateway::start`], with additional environment variables.
     pub async fn start_with_env(binary: &str, config: &str, environment: &[(&str, &str)]) -> Self {
-        Self::start_at(binary, config, Some("warn,throughline=trace"), environment).await
+        Self::start_at(binary, config, Some(TRACE), environment, None).await
+    }
+
+    /// Like [`Gateway::start`], on a disk that can be filled.
+    pub async fn start_on_small_disk(binary: &str, config: &str, kind: DiskKind) -> Self {
+        Self::start_at(binary, config, Some(TRACE), &[], Some(kind)).await
     }
 
     /// Like [`Gateway::start`], with the log level of the configuration.
     pub async fn start_with_configured_log(binary: &str, config: &str) -> Self {
-        Self::start_at(binary, config, None, &[]).await
+        Self::start_at(binary, config, None, &[], None).await
     }
 
     async fn start_at(
@@ -49,16 +60,37 @@ impl Gateway {
         config: &str,
         log_level: Option<&'static str>,
         environment: &[(&str, &str)],
+        disk: Option<DiskKind>,
     ) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
+        let disk = disk.map(|kind| SmallDisk::new(kind, &folder.path().join("data")));
         std::fs::write(folder.path().join("throughline.toml"), config).expect("a file");
         let binary = PathBuf::from(binary);
         let environment: Vec<(String, String)> = environment
             .iter()
             .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
             .collect();
-        let (child, url) = spawn(&binary, log_level, &environment, &folder).await;
-        Self { client: Client::new(&url), url, binary, log_level, environment, child, folder }
+        let (child, url) = spawn(&binary, log_level, &environment, disk.as_ref(), &folder).await;
+        let client = Client::new(&url);
+        Self { client, url, binary, log_level, environment, child, disk, folder }
+    }
+
+    /// Fills the disk of [`Gateway::start_on_small_disk`]: every write fails.
+    pub fn fill_disk(&self) {
+        self.disk().fill(self.process());
+    }
+
+    /// Makes room on the disk again.
+    pub fn free_disk(&self) {
+        self.disk().free(self.process());
+    }
+
+    fn disk(&self) -> &SmallDisk {
+        self.disk.as_ref().expect("a disk that can be filled")
+    }
+
+    fn process(&self) -> u32 {
+        self.child.id().expect("a running gateway")
     }
 
     /// Starts the binary with one Anthropic backend for each simulator. The first one is active.
@@ -85,7 +117,7 @@ impl Gateway {
 
     /// Sends a signal by name, such as `TERM`.
     pub async fn signal(&self, name: &str) {
-        let id = self.child.id().expect("a running gateway").to_string();
+        let id = self.process().to_string();
         let sent = Command::new("kill").args(["-s", name, &id]).status().await;
         assert!(sent.expect("kill runs").success());
     }
@@ -101,8 +133,14 @@ impl Gateway {
 
     /// Starts the binary again in the same directory.
     pub async fn restart(&mut self) {
-        let (child, url) =
-            spawn(&self.binary, self.log_level, &self.environment, &self.folder).await;
+        let (child, url) = spawn(
+            &self.binary,
+            self.log_level,
+            &self.environment,
+            self.disk.as_ref(),
+            &self.folder,
+        )
+        .await;
         self.child = child;
         self.client = Client::new(&url);
         self.url = url;
@@ -181,6 +219,7 @@ async fn spawn(
     binary: &Path,
     log_level: Option<&str>,
     environment: &[(String, String)],
+    disk: Option<&SmallDisk>,
     folder: &TempDir,
 ) -> (Child, String) {
     let log = std::fs::OpenOptions::new()
@@ -188,7 +227,14 @@ async fn spawn(
         .append(true)
         .open(folder.path().join("log"))
         .expect("a log");
-    let mut command = Command::new(binary);
+    let mut command = match disk.and_then(SmallDisk::launcher) {
+        Some([launcher, arguments @ ..]) => {
+            let mut command = Command::new(launcher);
+            command.args(arguments).arg(binary);
+            command
+        }
+        None => Command::new(binary),
+    };
     command
         .args(["serve", "--config", "throughline.toml", "--listen", "127.0.0.1:0"])
         .args(["--data-dir", "data"])

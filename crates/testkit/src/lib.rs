@@ -9,6 +9,7 @@ mod gateway;
 mod metrics;
 mod raw_upstream;
 mod simulator;
+mod small_disk;
 
 use std::time::Duration;
 
@@ -18,6 +19,7 @@ pub use gateway::{Gateway, block_fates, run_command};
 pub use metrics::Metrics;
 pub use raw_upstream::{Exchange, RawUpstream, check_cut_reply, ok_head, ok_reply};
 pub use simulator::{ReceivedRequest, Simulator};
+pub use small_disk::DiskKind;
 
 /// The time limit for one step of a test, such as one answer.
 const MAX_WAIT: Duration = Duration::from_secs(30);

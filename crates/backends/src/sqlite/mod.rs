@@ -3,17 +3,16 @@
 mod batch;
 mod check;
 mod conversations;
+mod database;
 mod vault;
 
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
+use sqlx::Row;
 use sqlx::migrate::Migrator;
-use sqlx::sqlite::{
-    SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteRow, SqliteSynchronous,
-};
-use sqlx::{Row, SqlitePool};
+use sqlx::sqlite::SqliteRow;
 use throughline_canonical::{BlockKey, Origin, Prefix};
 use throughline_gateway::thinking::store::{
     BlockStatus, Change, Snapshot, Store, StoreError, StoreFuture, StoredBlock, StoredSession,
@@ -23,35 +22,28 @@ use throughline_gateway::thinking::{LineageId, SessionTag};
 use batch::Batch;
 pub use check::DatabaseFault;
 pub use conversations::SqliteConversations;
+use database::Database;
 use vault::VaultNames;
-
-/// Starts a transaction that reads and then writes. With a plain `BEGIN`, SQLite rejects the write if
-/// another transaction wrote in between.
-const BEGIN: &str = "BEGIN IMMEDIATE";
 
 static MIGRATIONS: Migrator = sqlx::migrate!("src/sqlite/migrations");
 
 /// The thinking memory and the vault in a SQLite file.
 #[derive(Clone, Debug)]
 pub struct SqliteStore {
-    pool: SqlitePool,
+    database: Database,
     vault_names: VaultNames,
 }
 
 impl SqliteStore {
     /// Opens the file. Creates it and its tables if they are missing.
     pub async fn open(path: &Path) -> Result<Self, StoreError> {
-        let pool = pool(path).await?;
-        MIGRATIONS
-            .run(&pool)
-            .await
-            .map_err(|cause| error(format!("cannot prepare `{}`", path.display()), cause))?;
+        let database = Database::open(path, &MIGRATIONS).await?;
         let vault_names = VaultNames::default();
         vault_names
-            .load(&pool)
+            .load(&database.readers)
             .await
             .map_err(|cause| error("cannot read the names of the vault", cause))?;
-        Ok(Self { pool, vault_names })
+        Ok(Self { database, vault_names })
     }
 
     /// Checks the file without changing it.
@@ -64,7 +56,9 @@ impl SqliteStore {
         let mut snapshot =
             Snapshot { blocks: self.read_blocks(&origins).await?, ..Snapshot::default() };
         self.read_lineages(&mut snapshot).await?;
-        for row in sqlx::query("SELECT name, value FROM fact").fetch_all(&self.pool).await? {
+        for row in
+            sqlx::query("SELECT name, value FROM fact").fetch_all(&self.database.readers).await?
+        {
             snapshot.facts.insert(row.try_get("name")?, row.try_get("value")?);
         }
         Ok(snapshot)
@@ -73,7 +67,7 @@ impl SqliteStore {
     async fn read_origins(&self) -> Result<HashMap<i64, Arc<Origin>>, sqlx::Error> {
         let mut origins = HashMap::new();
         for row in sqlx::query("SELECT id, domain, backend, model, credential FROM origin")
-            .fetch_all(&self.pool)
+            .fetch_all(&self.database.readers)
             .await?
         {
             let origin = Origin {
@@ -94,7 +88,7 @@ impl SqliteStore {
         let mut blocks = Vec::new();
         for row in
             sqlx::query("SELECT key, origin, cut, prefix, dropped, accepted, refused FROM block")
-                .fetch_all(&self.pool)
+                .fetch_all(&self.database.readers)
                 .await?
         {
             let origin: Option<i64> = row.try_get("origin")?;
@@ -115,7 +109,7 @@ impl SqliteStore {
     async fn read_lineages(&self, snapshot: &mut Snapshot) -> Result<(), sqlx::Error> {
         for row in
             sqlx::query("SELECT lineage, key, session, confirmed, registered, gone FROM standing")
-                .fetch_all(&self.pool)
+                .fetch_all(&self.database.readers)
                 .await?
         {
             let standing = BlockStatus {
@@ -130,15 +124,19 @@ impl SqliteStore {
                 standing,
             ));
         }
-        for row in sqlx::query("SELECT id, mark, used FROM lineage").fetch_all(&self.pool).await? {
+        for row in sqlx::query("SELECT id, mark, used FROM lineage")
+            .fetch_all(&self.database.readers)
+            .await?
+        {
             snapshot.lineages.push((
                 LineageId(bytes(&row, "id")?),
                 SessionTag(bytes(&row, "mark")?),
                 unsigned(row.try_get("used")?),
             ));
         }
-        for row in
-            sqlx::query("SELECT id, session, backend FROM mark").fetch_all(&self.pool).await?
+        for row in sqlx::query("SELECT id, session, backend FROM mark")
+            .fetch_all(&self.database.readers)
+            .await?
         {
             let backend: String = row.try_get("backend")?;
             let session = StoredSession {
@@ -151,7 +149,7 @@ impl SqliteStore {
     }
 
     async fn apply(&self, changes: Vec<Change>) -> Result<(), sqlx::Error> {
-        let mut transaction = self.pool.begin().await?;
+        let mut transaction = self.database.begin().await?;
         Batch::new(changes).statements().execute(&mut transaction).await?;
         transaction.commit().await
     }
@@ -171,24 +169,13 @@ impl Store for SqliteStore {
                 .map_err(|cause| error("cannot write the thinking memory", cause))
         })
     }
-}
 
-/// Opens connections to a file. Creates the file if it is missing.
-async fn pool(path: &Path) -> Result<SqlitePool, StoreError> {
-    let options = SqliteConnectOptions::new()
-        .filename(path)
-        .create_if_missing(true)
-        // A killed process loses no committed data; a machine crash may lose the last commits.
-        .journal_mode(SqliteJournalMode::Wal)
-        .synchronous(SqliteSynchronous::Normal);
-    SqlitePoolOptions::new()
-        // Two writers, and readers at the same time.
-        .max_connections(4)
-        // A file does not disconnect, and each test costs a change of threads.
-        .test_before_acquire(false)
-        .connect_with(options)
-        .await
-        .map_err(|cause| error(format!("cannot open `{}`", path.display()), cause))
+    fn check_write(&self) -> StoreFuture<'_, ()> {
+        Box::pin(async {
+            let written = self.database.check_write().await;
+            written.map_err(|cause| error("cannot write the thinking memory", cause))
+        })
+    }
 }
 
 fn bytes<const N: usize>(row: &SqliteRow, column: &str) -> Result<[u8; N], sqlx::Error> {

@@ -9,7 +9,7 @@ use throughline_gateway::thinking::store::StoreFuture;
 use throughline_gateway::thinking::vault::{Record, VaultKey, VaultStore};
 
 use super::batch::Statements;
-use super::{BEGIN, SqliteStore, error, signed};
+use super::{SqliteStore, error, signed};
 
 /// Bytes of a name.
 const NAME_LENGTH: usize = 16;
@@ -58,7 +58,7 @@ fn half(name: &[u8]) -> Option<u64> {
 impl SqliteStore {
     async fn insert(&self, records: Vec<Arc<Record>>) -> Result<(), sqlx::Error> {
         self.vault_names.add(records.iter().flat_map(|record| &record.keys));
-        let mut transaction = self.pool.begin_with(BEGIN).await?;
+        let mut transaction = self.database.begin().await?;
         for records in records.chunks(MAX_RECORDS) {
             insert(&mut transaction, records).await?;
         }
@@ -70,7 +70,7 @@ impl SqliteStore {
             "SELECT names, sealed FROM vault_name JOIN vault_record ON id = record WHERE name = ?",
         )
         .bind(&name.0[..])
-        .fetch_optional(&self.pool)
+        .fetch_optional(&self.database.readers)
         .await?;
         let Some(row) = row else { return Ok(None) };
         let (names, rest) = row.try_get::<&[u8], _>("names")?.as_chunks::<NAME_LENGTH>();
@@ -88,11 +88,12 @@ impl SqliteStore {
     async fn remove_oldest(&self, bytes: i64, records: i64) -> Result<(), sqlx::Error> {
         let excess = "SELECT records - ?, bytes - ? FROM vault_total";
         let excess = sqlx::query_as::<_, (i64, i64)>(excess).bind(records).bind(bytes);
-        let (mut excess_records, mut excess_bytes) = excess.fetch_one(&self.pool).await?;
+        let (mut excess_records, mut excess_bytes) =
+            excess.fetch_one(&self.database.readers).await?;
         if excess_records <= 0 && excess_bytes <= 0 {
             return Ok(());
         }
-        let mut transaction = self.pool.begin_with(BEGIN).await?;
+        let mut transaction = self.database.begin().await?;
         while excess_records > 0 || excess_bytes > 0 {
             let oldest = sqlx::query("SELECT id, size FROM vault_record ORDER BY id LIMIT 100")
                 .fetch_all(&mut *transaction)
@@ -115,7 +116,7 @@ impl SqliteStore {
         transaction.commit().await?;
         let names = self.vault_names.0.lock().len() as i64;
         match names > records.saturating_mul(MAX_NAMES_PER_RECORD) {
-            true => self.vault_names.load(&self.pool).await,
+            true => self.vault_names.load(&self.database.readers).await,
             false => Ok(()),
         }
     }
@@ -125,6 +126,13 @@ impl VaultStore for SqliteStore {
     fn write(&self, records: Vec<Arc<Record>>) -> StoreFuture<'_, ()> {
         Box::pin(async {
             self.insert(records).await.map_err(|cause| error("cannot write the vault", cause))
+        })
+    }
+
+    fn check_write(&self) -> StoreFuture<'_, ()> {
+        Box::pin(async {
+            let written = self.database.check_write().await;
+            written.map_err(|cause| error("cannot write the vault", cause))
         })
     }
 

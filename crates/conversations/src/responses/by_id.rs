@@ -158,12 +158,15 @@ impl Responses {
             run.stop();
             run.ended().await;
         }
-        let Some(stored) = self.find(owner, id).await? else {
+        let Some(mut stored) = self.find(owner, id).await? else {
             return Ok(match self.sealed_store.is_foreign(owner, id).await? {
                 true => StateAnswer::Hidden,
                 false => StateAnswer::Nowhere,
             });
         };
+        if let Some(running) = run.and_then(|run| run.response()) {
+            stored.response = running;
+        }
         let query = incoming.query.as_deref().unwrap_or_default();
         let configured = |name: &&String| self.gateway.settings().backend(name).is_some();
         let native = stored.native.as_ref().filter(configured).cloned();
@@ -175,10 +178,7 @@ impl Responses {
                 }
                 self.events(id, &stored, query).await?
             }
-            (&Method::GET, "") => {
-                let running = run.and_then(|run| run.response());
-                body::json(&running.unwrap_or(stored.response))
-            }
+            (&Method::GET, "") => body::json(&stored.response),
             (&Method::DELETE, "") => {
                 if let Some(backend) = native {
                     return Ok(StateAnswer::DeleteAtBackend(backend, id.to_owned()));

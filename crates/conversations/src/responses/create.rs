@@ -8,7 +8,9 @@ use http::header::{CONTENT_ENCODING, CONTENT_LENGTH};
 use http_body::Frame;
 use serde_json::Value;
 use throughline_canonical::Fault;
-use throughline_codec::dialects::openai_responses::state::{Recorder, StatefulRequest};
+use throughline_codec::dialects::openai_responses::state::{
+    Recorder, StatefulRequest, mark_unstored,
+};
 use throughline_codec::dialects::{Accepted, Operation, ReplyIdentity, openai_responses};
 use throughline_gateway::backend::credential_fingerprint;
 use throughline_gateway::headers::callers_key;
@@ -24,7 +26,7 @@ use super::Responses;
 use super::body::{Answer, json, live, plain};
 use super::copy::MAX_WAITING_PIECES;
 use super::history::{History, only_backend_has_reasoning};
-use super::recording::{Recording, ReplyEvents};
+use super::recording::{Recording, ReplyEvents, not_stored};
 use super::stored::{Ownership, StoredResponse, nothing_stored};
 
 /// How a request is handled.
@@ -212,26 +214,37 @@ impl Responses {
         recorder: &Recorder,
         turn: Option<Turn>,
     ) -> Answer {
-        let (head, folded) = reply.fold().await;
+        let (mut head, folded) = reply.fold().await;
         let reply = match folded {
             Ok(reply) => reply,
             Err(fault) => return plain(head.error(&fault)),
         };
-        let body = recorder.whole(&reply);
+        let mut body = recorder.whole(&reply);
         if let Some(turn) = turn
-            && let Ok(response) = serde_json::from_slice(&body)
+            && let Ok(mut response) = serde_json::from_slice::<Value>(&body)
         {
             // A task of its own, so that a client that leaves now does not stop it.
-            let this = Arc::clone(self);
-            let stored = async move { this.store_response(response, turn, None).await };
-            let _ = tokio::spawn(stored.instrument(head.span())).await;
+            let (this, to_store) = (Arc::clone(self), response.clone());
+            let stored = async move { this.store_response(to_store, turn, None).await };
+            let stored = tokio::spawn(stored.instrument(head.span()));
+            if !stored.await.unwrap_or(false) {
+                head.add_loss(not_stored());
+                mark_unstored(&mut response);
+                body = response.to_string().into_bytes();
+            }
         }
         plain(head.whole(ReplyBody::whole(body)))
     }
 
-    pub(super) async fn store_response(&self, response: Value, turn: Turn, native: Option<String>) {
+    /// Stores a response. Returns false if the store failed.
+    pub(super) async fn store_response(
+        &self,
+        response: Value,
+        turn: Turn,
+        native: Option<String>,
+    ) -> bool {
         let Some(id) = response.get("id").and_then(Value::as_str) else {
-            return;
+            return true;
         };
         let (id, ownership) = (id.to_owned(), turn.ownership.clone());
         // A backend may reuse an id of another owner.
@@ -242,12 +255,16 @@ impl Responses {
                 response = id,
                 "not storing the response: its id belongs to another owner"
             );
-            return;
+            return true;
         }
         let stored = turn.into_stored(response, native, false);
-        if let Err(error) = self.store_turn(&id, &ownership, &stored, false).await {
-            tracing::error!(error = &error as &dyn std::error::Error, "{error}");
+        if self.store_turn(&id, &ownership, &stored, false).await.is_ok() {
+            return true;
         }
+        self.store_health().record_dropped(1, &format!("the response `{id}`"));
+        // The conversation must not go on without this turn.
+        self.incomplete.lock().extend(ownership.conversation);
+        false
     }
 
     /// Starts a response in the background.

@@ -33,52 +33,54 @@ impl Responses {
         owner: &str,
         request: &StatefulRequest,
     ) -> Result<History, Fault> {
-        if let Some(id) = request.previous() {
-            let not_found = || {
-                Fault::at(
-                    "previous_response_id",
-                    format!("Previous response with id '{id}' not found."),
-                )
-                .with_code("previous_response_not_found")
-            };
-            if let Some(run) = self.run(id)
-                && !self.sealed_store.is_foreign(owner, id).await?
-            {
-                if !run.has_ended() {
-                    return Err(Fault::at(
-                        "previous_response_id",
-                        format!(
-                            "`{id}` is still running; continue when its `status` is \
-                         `completed`"
-                        ),
-                    ));
-                }
-                run.ended().await;
-            }
-            let ancestry = self.ancestry(owner, id).await?;
-            let ancestry = ancestry
-                .filter(|ancestry| ancestry.turns.last().is_some_and(|stored| !stored.deleted));
-            let Some(ancestry) = ancestry else {
-                return match !is_plain(id) || self.sealed_store.is_foreign(owner, id).await? {
-                    true => Err(not_found()),
-                    false => Ok(History::Unknown(not_found())),
-                };
-            };
-            if let Some(missing) = ancestry.missing {
-                return Err(Fault::at(
-                    "previous_response_id",
-                    format!(
-                        "the history of `{id}` is incomplete: `{missing}` is not stored any \
-                     more; send the conversation as `input`"
-                    ),
-                )
-                .with_code("previous_response_not_found"));
-            }
-            return Ok(History::Known { turns: ancestry.turns, head: Some(id.to_owned()) });
+        match (request.previous(), request.conversation()) {
+            (Some(id), _) => self.history_of_response(owner, id).await,
+            (None, Some(id)) => self.history_of_conversation(owner, id).await,
+            (None, None) => Ok(History::Nothing),
         }
-        let Some(id) = request.conversation() else {
-            return Ok(History::Nothing);
+    }
+
+    /// A response and the turns before it.
+    async fn history_of_response(&self, owner: &str, id: &str) -> Result<History, Fault> {
+        let refused = |why: String| Fault::at("previous_response_id", why);
+        let not_found = || {
+            refused(format!("Previous response with id '{id}' not found."))
+                .with_code("previous_response_not_found")
         };
+        if let Some(run) = self.run(id)
+            && !self.sealed_store.is_foreign(owner, id).await?
+        {
+            if !run.has_ended() {
+                return Err(refused(format!(
+                    "`{id}` is still running; continue when its `status` is `completed`"
+                )));
+            }
+            // While its end cannot be stored, its output would be missing.
+            if !run.ended().await {
+                return Err(not_found());
+            }
+        }
+        let ancestry = self.ancestry(owner, id).await?;
+        let ancestry =
+            ancestry.filter(|ancestry| ancestry.turns.last().is_some_and(|stored| !stored.deleted));
+        let Some(ancestry) = ancestry else {
+            return match !is_plain(id) || self.sealed_store.is_foreign(owner, id).await? {
+                true => Err(not_found()),
+                false => Ok(History::Unknown(not_found())),
+            };
+        };
+        match ancestry.missing {
+            Some(missing) => Err(refused(format!(
+                "the history of `{id}` is incomplete: `{missing}` is not stored any more; send the \
+                 conversation as `input`"
+            ))
+            .with_code("previous_response_not_found")),
+            None => Ok(History::Known { turns: ancestry.turns, head: Some(id.to_owned()) }),
+        }
+    }
+
+    /// The turns of a conversation.
+    async fn history_of_conversation(&self, owner: &str, id: &str) -> Result<History, Fault> {
         let Some((reference, content)) = self.conversation(owner, id).await? else {
             let what = format!("Conversation with id '{id}' not found.");
             let fault = Fault::new(FaultKind::NotFound, what);
@@ -87,22 +89,25 @@ impl Responses {
                 false => Err(fault),
             };
         };
+        let is_incomplete = self.incomplete.lock().contains(id);
         let turns = match &reference.head {
-            None => Vec::new(),
+            _ if is_incomplete => None,
+            None => Some(Vec::new()),
             Some(head) => match self.ancestry(owner, head).await? {
-                Some(Ancestry { turns, missing: None }) => turns,
-                // Continuing with the rest would be another conversation.
-                _ => {
-                    return Err(Fault::new(
-                        FaultKind::NotFound,
-                        format!(
-                            "Conversation with id '{id}' is not stored any more, or only in part; create \
-                             another one."
-                        ),
-                    ));
-                }
+                Some(Ancestry { turns, missing: None }) => Some(turns),
+                _ => None,
             },
         };
+        // Continuing with the rest would be another conversation.
+        let turns = turns.ok_or_else(|| {
+            Fault::new(
+                FaultKind::NotFound,
+                format!(
+                    "Conversation with id '{id}' is not stored any more, or only in part; create \
+                     another one."
+                ),
+            )
+        })?;
         Ok(History::Known { turns: content.without_removed(turns), head: reference.head })
     }
 

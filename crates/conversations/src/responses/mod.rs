@@ -21,12 +21,13 @@ mod run;
 mod socket;
 mod stored;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use throughline_gateway::Gateway;
+use throughline_gateway::thinking::health::StoreHealth;
 
 pub use self::body::Answer;
 use self::run::Run;
@@ -42,11 +43,24 @@ pub struct Responses {
     retention: Duration,
     /// Responses that run in the background.
     runs: Mutex<HashMap<String, Arc<Run>>>,
+    /// Conversations that lack a turn because it could not be stored.
+    incomplete: Mutex<HashSet<String>>,
 }
 
 impl Responses {
     /// Responses with a store.
     pub fn new(gateway: Arc<Gateway>, sealed_store: Arc<SealedStore>, retention: Duration) -> Self {
-        Self { gateway, sealed_store, retention, runs: Mutex::default() }
+        let (runs, incomplete) = (Mutex::default(), Mutex::default());
+        Self { gateway, sealed_store, retention, runs, incomplete }
+    }
+
+    /// What is known about the writes to the store.
+    pub fn store_health(&self) -> &StoreHealth {
+        &self.sealed_store.health
+    }
+
+    /// Why the store cannot be written.
+    pub async fn check_store(&self) -> Option<String> {
+        self.store_health().check(self.sealed_store.store.check_write()).await
     }
 }

@@ -4,28 +4,29 @@
 use std::sync::Arc;
 
 use serde_json::Value;
+use throughline_canonical::{Loss, LossReason, LossSubject};
 use throughline_codec::dialects::openai_responses::state::{
     Progress, Recorder, Written, WrittenEvent,
 };
 use throughline_gateway::reply::events::{TurnEvent, TurnEvents};
-use throughline_gateway::turn::turn_reply::UnreadReply;
-use tracing::{Instrument, Span};
+use throughline_gateway::turn::turn_reply::{ReplyHead, UnreadReply};
+use tracing::Instrument;
 
 use super::Responses;
 use super::create::Turn;
 
 /// The events of a reply, written in the dialect.
 pub(super) struct ReplyEvents {
+    /// For the turn's span, and for losses after its end.
+    head: ReplyHead,
     events: TurnEvents,
     recorder: Recorder,
-    /// The span of the turn, for log lines about its reply.
-    span: Span,
 }
 
 impl ReplyEvents {
     pub(super) fn new(reply: UnreadReply, recorder: Recorder) -> Self {
-        let span = reply.head.span();
-        Self { events: reply.into_events(), recorder, span }
+        let (head, events) = reply.into_events();
+        Self { head, events, recorder }
     }
 
     /// Waits for the next events. `None` after the last one. Cancelling this loses nothing.
@@ -74,12 +75,13 @@ impl Recording {
                 return None;
             }
         };
-        let Written { events, steps } = written?;
+        let Written { mut events, steps } = written?;
         for step in steps {
             self.progress.take(step);
         }
-        if self.progress.ended().is_some() {
-            self.store("completed").await;
+        if self.progress.ended().is_some() && !self.store("completed").await {
+            self.reply.head.add_loss(not_stored());
+            events.iter_mut().for_each(WrittenEvent::mark_unstored);
         }
         Some(events)
     }
@@ -89,13 +91,20 @@ impl Recording {
         self.progress.ended()
     }
 
-    /// Stores the response. `status` is used if the reply has not ended.
-    async fn store(&mut self, status: &str) {
-        if let Some(response) = self.progress.so_far(status, None)
-            && let Some(turn) = self.turn.take()
-        {
-            let span = self.reply.span.clone();
-            self.responses.store_response(response, turn, None).instrument(span).await;
+    /// Stores the response, if it is to be stored. `status` is used if the reply has not ended.
+    /// Returns false if that failed.
+    async fn store(&mut self, status: &str) -> bool {
+        match (self.progress.so_far(status, None), self.turn.take()) {
+            (Some(response), Some(turn)) => {
+                let span = self.reply.head.span();
+                self.responses.store_response(response, turn, None).instrument(span).await
+            }
+            _ => true,
         }
     }
+}
+
+/// The loss of a response that should be stored and could not be.
+pub(super) fn not_stored() -> Loss {
+    Loss::SettingAdapted { setting: LossSubject::Store, reason: LossReason::NotWritten }
 }

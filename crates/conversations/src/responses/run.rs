@@ -32,6 +32,8 @@ use crate::store::{Node, Piece};
 
 /// How long events may wait before they are written to the store.
 const FLUSH_INTERVAL: Duration = Duration::from_millis(200);
+/// The pause before the end of a run is stored again.
+const RETRY_PAUSE: Duration = Duration::from_millis(500);
 /// How many bytes of events a run may have.
 const MAX_RUN_BYTES: usize = 64 << 20;
 /// The error of a response whose server stopped.
@@ -66,6 +68,8 @@ struct RunState {
     /// How many events are in the store.
     written: usize,
     progress: Progress,
+    /// Whether the end of the run could not be stored yet.
+    unsaved: bool,
     ended: bool,
 }
 
@@ -77,6 +81,7 @@ impl Run {
                 bytes: 0,
                 written: 0,
                 progress: Progress::queued(queued),
+                unsaved: false,
                 ended: false,
             }),
             grown: watch::Sender::new(0),
@@ -104,11 +109,19 @@ impl Run {
         self.stop.send_replace(true);
     }
 
-    /// Waits until the run has ended and is stored.
-    pub(super) async fn ended(&self) {
+    /// Waits until the run has ended and is stored, or could not be stored. Returns whether it is
+    /// stored.
+    pub(super) async fn ended(&self) -> bool {
         let mut grown = self.grown.subscribe();
-        let ended = |_: &usize| self.state.lock().ended;
+        let ended = |_: &usize| self.state.lock().has_ended();
         let _ = grown.wait_for(ended).await;
+        self.state.lock().ended
+    }
+
+    /// Waits until the run is stored.
+    async fn stored(&self) {
+        let mut grown = self.grown.subscribe();
+        let _ = grown.wait_for(|_| self.state.lock().ended).await;
     }
 
     /// The events after this number, those so far and those to come.
@@ -129,14 +142,14 @@ impl Run {
                             return Some((event, (run, grown, next)));
                         }
                     }
-                    state.ended
+                    state.has_ended()
                 };
                 if ended {
                     return None;
                 }
                 let there = next;
                 let run = &run;
-                let more = |count: &usize| *count > there || run.state.lock().ended;
+                let more = |count: &usize| *count > there || run.state.lock().has_ended();
                 grown.wait_for(more).await.ok()?;
             }
         })
@@ -182,13 +195,38 @@ impl Run {
         self.append(events, vec![Step::Ended(response)]);
     }
 
+    /// Ends the run as `end` says.
+    fn close_with(&self, id: &str, end: &End) {
+        match end {
+            End::Complete => {}
+            End::Stopped => self.close("cancelled", None),
+            End::Failed(broken) => {
+                // The message is the provider's and may quote contents. The turn's record has it.
+                tracing::warn!(response = id, "a background response failed");
+                self.close("failed", Some(broken));
+            }
+        }
+    }
+
     fn end(&self) {
+        self.change(|state| state.ended = true);
+    }
+
+    /// Changes the state and wakes those who wait for its end.
+    fn change(&self, change: impl FnOnce(&mut RunState)) {
         let count = {
             let mut state = self.state.lock();
-            state.ended = true;
+            change(&mut state);
             state.events.len()
         };
         self.grown.send_replace(count);
+    }
+}
+
+impl RunState {
+    /// Whether no more events will come.
+    fn has_ended(&self) -> bool {
+        self.ended || self.unsaved
     }
 }
 
@@ -263,7 +301,8 @@ impl Responses {
             let broken =
                 |_| End::Failed(Broken::here("the server failed while it wrote the response"));
             let end = driven.await.unwrap_or_else(broken);
-            this.finish(&id, &run, turn, end).await;
+            run.close_with(&id, &end);
+            this.store_end(&id, &run, turn).await;
         });
         match start.await {
             Ok(begun) => begun.map_err(plain),
@@ -335,31 +374,34 @@ impl Responses {
             sealed: self.sealed_store.seal(SealedKind::Log(first.number), id, &new),
         };
         self.sealed_store.count_written(piece.sealed.len());
-        match self.sealed_store.store.log(id, piece).await {
-            Ok(()) => run.state.lock().written += new.len(),
-            Err(error) => {
-                tracing::error!(error = &error as &dyn std::error::Error, "{error}");
+        // The store logs a failure. The events are then written with the next ones.
+        if self.sealed_store.store.log(id, piece).await.is_ok() {
+            run.state.lock().written += new.len();
+        }
+    }
+
+    /// Stores the end of a run. While that fails, the run stays in memory, where clients find it.
+    /// No run can start meanwhile, so few runs wait.
+    async fn store_end(&self, id: &str, run: &Run, turn: Turn) {
+        while self.try_store_end(id, run, turn.clone()).await.is_err() {
+            if !run.state.lock().unsaved {
+                tracing::error!(response = id, "cannot store a background response; retrying");
+                run.change(|state| state.unsaved = true);
+            }
+            tokio::time::sleep(RETRY_PAUSE).await;
+            // It may have been deleted.
+            if let Ok(None) = self.sealed_store.store.node(id).await {
+                return;
             }
         }
     }
 
-    async fn finish(&self, id: &str, run: &Run, turn: Turn, end: End) {
-        match &end {
-            End::Complete => {}
-            End::Stopped => run.close("cancelled", None),
-            End::Failed(broken) => {
-                // The message is the provider's and may quote contents. The turn's record has it.
-                tracing::warn!(response = id, "a background response failed");
-                run.close("failed", Some(broken));
-            }
-        }
+    async fn try_store_end(&self, id: &str, run: &Run, turn: Turn) -> Result<(), StoreError> {
         self.flush(id, run).await;
         let response = run.state.lock().progress.ended().cloned();
         let ownership = turn.ownership.clone();
         let stored = turn.into_stored(response.unwrap_or_default(), None, true);
-        if let Err(error) = self.store_turn(id, &ownership, &stored, false).await {
-            tracing::error!(error = &error as &dyn std::error::Error, "{error}");
-        }
+        self.store_turn(id, &ownership, &stored, false).await
     }
 
     /// The stored events of a run after this number.
@@ -424,7 +466,9 @@ impl Responses {
             Some(_) => End::Complete,
             None => End::Failed(Broken::here(ABANDONED)),
         };
-        self.finish(&node.id, &run, Turn { ownership, input }, end).await;
+        run.close_with(&node.id, &end);
+        // If the store cannot be written, the run stays open, and the next start closes it.
+        let _ = self.try_store_end(&node.id, &run, Turn { ownership, input }).await;
         Ok(())
     }
 
@@ -433,7 +477,7 @@ impl Responses {
         loop {
             let next = self.runs.lock().values().next().cloned();
             match next {
-                Some(run) => run.ended().await,
+                Some(run) => run.stored().await,
                 None => return,
             }
             // A run is removed right after its end.

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
-use throughline_canonical::Usage;
+use throughline_canonical::{Loss, Usage};
 
 pub use self::histogram::Histogram;
 use self::labels::Names;
@@ -43,7 +43,12 @@ pub struct Counter(AtomicU64);
 impl Counter {
     /// Adds one.
     pub fn increment(&self) {
-        self.0.fetch_add(1, Ordering::Relaxed);
+        self.add(1);
+    }
+
+    /// Adds a number.
+    pub fn add(&self, number: u64) {
+        self.0.fetch_add(number, Ordering::Relaxed);
     }
 
     /// The current value.
@@ -90,6 +95,18 @@ pub struct Recorded {
     pub first_thinking: FirstTokenTimes,
     /// The time to the first text.
     pub first_text: FirstTokenTimes,
+}
+
+impl Recorded {
+    fn count_loss(&mut self, turn: &Turn, backend: Label, loss: &Loss) {
+        let labels = LossLabels {
+            kind: loss.kind(),
+            backend,
+            client_dialect: turn.client_dialect,
+            upstream_dialect: turn.upstream_dialect,
+        };
+        *self.losses.entry(labels).or_default() += loss.count() as u64;
+    }
 }
 
 /// The labels of a turn.
@@ -186,13 +203,7 @@ impl Metrics {
         let backend = names.backend(&turn.backend);
         let model = names.model(&turn.upstream_model, (200..400).contains(&turn.status));
         for loss in &turn.losses {
-            let labels = LossLabels {
-                kind: loss.kind(),
-                backend: backend.clone(),
-                client_dialect: turn.client_dialect,
-                upstream_dialect: turn.upstream_dialect,
-            };
-            *recorded.losses.entry(labels).or_default() += loss.count() as u64;
+            recorded.count_loss(turn, backend.clone(), loss);
         }
         if let (Some(_), Some(chosen)) = (&turn.fallback, turn.passed_over.first()) {
             let chain = (names.backend(&chosen.backend), backend.clone());
@@ -223,6 +234,12 @@ impl Metrics {
             status: turn.status,
         };
         *recorded.turns.entry(labels).or_default() += 1;
+    }
+
+    /// Counts a loss that happened after its turn was counted.
+    pub fn record_loss(&self, turn: &Turn, loss: &Loss) {
+        let Labelled { names, recorded } = &mut *self.labelled.lock();
+        recorded.count_loss(turn, names.backend(&turn.backend), loss);
     }
 
     /// Counts what became of a request to a backend.

@@ -211,7 +211,13 @@ impl Gateway {
             writer: plan.writer(attempt, &turn.id),
             streamed,
             unread: UnreadReply {
-                head: ReplyHead { dialect, stream_type: plan.accepted.session.stream_type(), turn },
+                head: ReplyHead {
+                    dialect,
+                    stream_type: plan.accepted.session.stream_type(),
+                    turn,
+                    record: attempt.turn.clone(),
+                    metrics: self.metrics.clone(),
+                },
                 upstream,
                 clocks: attempt.clocks(streamed),
                 permit,

@@ -5,6 +5,7 @@
 //! - [`capture`]: blocks out of a reply;
 //! - [`guard`]: whether the conversation before a block has changed;
 //! - [`store`]: the trait of a durable store;
+//! - [`health`]: whether a store accepts writes;
 //! - [`writer`]: writes to the store in the background;
 //! - [`envelope`]: origins and signatures that the client holds;
 //! - [`vault`]: whole turns, for clients that cannot hold all of a turn;
@@ -13,6 +14,7 @@
 pub mod capture;
 pub mod envelope;
 pub mod guard;
+pub mod health;
 pub mod lineage;
 pub mod memory;
 pub mod random;

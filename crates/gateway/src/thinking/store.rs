@@ -2,6 +2,7 @@
 //! must pass. A store holds hashes and origins, never contents.
 
 use std::collections::HashMap;
+use std::fmt::Debug;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -104,11 +105,13 @@ pub struct StoreError {
 pub type StoreFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
 
 /// A durable store.
-pub trait Store: Send + Sync + 'static {
+pub trait Store: Debug + Send + Sync + 'static {
     /// Loads everything.
     fn load(&self) -> StoreFuture<'_, Snapshot>;
     /// Writes changes in order, all or none.
     fn write(&self, changes: Vec<Change>) -> StoreFuture<'_, ()>;
+    /// Checks that a write succeeds now, with a write that does not change the content.
+    fn check_write(&self) -> StoreFuture<'_, ()>;
 }
 
 /// A store in RAM.
@@ -191,6 +194,10 @@ impl Store for InMemory {
         for change in changes {
             contents.apply(change);
         }
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    fn check_write(&self) -> StoreFuture<'_, ()> {
         Box::pin(std::future::ready(Ok(())))
     }
 }
@@ -279,6 +286,9 @@ pub mod suite {
             sessions: vec![(tag, stored_session)],
             facts: HashMap::from([("active".into(), "b".into())]),
         };
+        for _ in 0..2 {
+            store.check_write().await.expect("the store writes");
+        }
         let found = store.load().await.expect("the store reads");
         assert_eq!(sorted(found), sorted(expected));
     }

@@ -3,13 +3,14 @@
 
 use std::future::Future;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
+use super::health::StoreHealth;
 use super::store::{Change, Store, StoreError};
 
 /// How long the writer pauses after a write. Items that arrive during the pause go into one write,
@@ -18,12 +19,12 @@ use super::store::{Change, Store, StoreError};
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// The pause before a failed write is retried.
-const RETRY_PAUSE: Duration = Duration::from_millis(500);
+const RETRY_PAUSE: Duration = Duration::from_millis(if cfg!(test) { 10 } else { 500 });
 
 /// An item that can wait to be written.
 pub trait Item: Clone + Send + 'static {
-    /// The owner of the items, for the log.
-    const OWNER: &'static str;
+    /// The name of the store, for the metrics and the log.
+    const STORE: &'static str;
     /// How much may wait. The oldest items are dropped above this.
     const MAX_WEIGHT: usize;
 
@@ -34,7 +35,7 @@ pub trait Item: Clone + Send + 'static {
 /// Changes of the memory are small and counted by number. If they are dropped, the memory in RAM
 /// stays complete, and only a restart forgets them.
 impl Item for Change {
-    const OWNER: &'static str = "thinking memory";
+    const STORE: &'static str = "memory";
     const MAX_WEIGHT: usize = 500_000;
 
     fn weight(&self) -> usize {
@@ -55,7 +56,9 @@ pub struct Queue<T> {
 struct Shared<T> {
     waiting: Mutex<Waiting<T>>,
     wake: Notify,
-    failing: AtomicBool,
+    health: StoreHealth,
+    /// Items whose last write failed.
+    failed: AtomicUsize,
 }
 
 #[derive(Debug)]
@@ -65,14 +68,15 @@ struct Waiting<T> {
     flushes: Vec<oneshot::Sender<()>>,
 }
 
-impl<T> Default for Queue<T> {
+impl<T: Item> Default for Queue<T> {
     fn default() -> Self {
         let waiting = Waiting { items: Vec::new(), weight: 0, flushes: Vec::new() };
         Self {
             shared: Arc::new(Shared {
                 waiting: Mutex::new(waiting),
                 wake: Notify::new(),
-                failing: AtomicBool::new(false),
+                health: StoreHealth::new(T::STORE),
+                failed: AtomicUsize::new(0),
             }),
         }
     }
@@ -91,7 +95,7 @@ impl<T: Item> Queue<T> {
         waiting.weight += item.weight();
         waiting.items.push(item);
         if waiting.weight > T::MAX_WEIGHT {
-            waiting.weight = drop_oldest(&mut waiting.items, T::MAX_WEIGHT / 2);
+            waiting.weight = self.drop_oldest(&mut waiting.items, T::MAX_WEIGHT / 2);
         }
         drop(waiting);
         self.shared.wake.notify_one();
@@ -106,9 +110,28 @@ impl<T: Item> Queue<T> {
         let _ = written.await;
     }
 
-    /// Whether the last write failed.
-    pub fn failing(&self) -> bool {
-        self.shared.failing.load(Ordering::Relaxed)
+    /// What is known about the writes.
+    pub fn health(&self) -> &StoreHealth {
+        &self.shared.health
+    }
+
+    /// Why the store cannot be written. Tries a write with `check` if nothing waits to be retried.
+    pub async fn check(
+        &self,
+        check: impl Future<Output = Result<(), StoreError>>,
+    ) -> Option<String> {
+        match self.shared.failed.load(Ordering::Relaxed) {
+            0 => self.health().check(check).await,
+            _ => self.health().failure(),
+        }
+    }
+
+    /// Reports what was never written. Call this before the process ends.
+    pub fn report_unwritten(&self) {
+        let unwritten = self.shared.failed.swap(0, Ordering::Relaxed);
+        if unwritten > 0 {
+            self.health().record_dropped(unwritten, "the server stops");
+        }
     }
 
     /// Writes the items of the queue, forever. Run this as a task.
@@ -118,6 +141,9 @@ impl<T: Item> Queue<T> {
     {
         let mut batch: Vec<T> = Vec::new();
         let mut next_write = Instant::now();
+        // How many items are written together. After a failure it is halved, so that a store with
+        // little room gets what fits.
+        let mut part = usize::MAX;
         loop {
             self.shared.wake.notified().await;
             let flushing = !self.shared.waiting.lock().flushes.is_empty();
@@ -131,32 +157,46 @@ impl<T: Item> Queue<T> {
                 (std::mem::take(&mut waiting.items), std::mem::take(&mut waiting.flushes))
             };
             batch.extend(items);
-            if !batch.is_empty() {
-                match write(batch.clone()).await {
-                    Ok(()) => {
-                        next_write = Instant::now() + PAUSE;
-                        batch.clear();
-                        self.shared.failing.store(false, Ordering::Relaxed);
-                    }
-                    Err(error) => {
-                        self.shared.failing.store(true, Ordering::Relaxed);
-                        tracing::error!(
-                            error = &error as &dyn std::error::Error,
-                            waiting = batch.len(),
-                            "cannot write the {}; retrying",
-                            T::OWNER
-                        );
-                        drop_oldest(&mut batch, T::MAX_WEIGHT);
-                        tokio::time::sleep(RETRY_PAUSE).await;
-                        next_write = Instant::now() + PAUSE;
-                        self.shared.wake.notify_one();
-                    }
+            while !batch.is_empty() {
+                let count = part.min(batch.len());
+                let written = write(batch[..count].to_vec()).await;
+                self.health().record(&written);
+                next_write = Instant::now() + PAUSE;
+                if written.is_err() {
+                    part = (count / 2).max(1);
+                    self.drop_oldest(&mut batch, T::MAX_WEIGHT);
+                    break;
                 }
+                part = part.saturating_mul(2);
+                batch.drain(..count);
             }
+            self.shared.failed.store(batch.len(), Ordering::Relaxed);
             for done in flushes {
                 let _ = done.send(());
             }
+            if !batch.is_empty() {
+                tokio::time::sleep(RETRY_PAUSE).await;
+                self.shared.wake.notify_one();
+            }
         }
+    }
+
+    /// Drops the oldest items until the rest weighs at most this much. Returns the weight of the
+    /// rest.
+    fn drop_oldest(&self, items: &mut Vec<T>, most: usize) -> usize {
+        let mut weight: usize = items.iter().map(Item::weight).sum();
+        let mut oldest = 0;
+        while weight > most
+            && let Some(item) = items.get(oldest)
+        {
+            weight -= item.weight();
+            oldest += 1;
+        }
+        if oldest > 0 {
+            items.drain(..oldest);
+            self.health().record_dropped(oldest, "too much waits to be written");
+        }
+        weight
     }
 }
 
@@ -165,27 +205,6 @@ impl Changes {
     pub async fn write_to(self, store: Arc<dyn Store>) {
         self.write_with(|changes| store.write(changes)).await;
     }
-}
-
-/// Drops the oldest items until the rest weighs at most this much. Returns the weight of the rest.
-fn drop_oldest<T: Item>(items: &mut Vec<T>, most: usize) -> usize {
-    let mut weight: usize = items.iter().map(Item::weight).sum();
-    let mut oldest = 0;
-    while weight > most
-        && let Some(item) = items.get(oldest)
-    {
-        weight -= item.weight();
-        oldest += 1;
-    }
-    if oldest > 0 {
-        items.drain(..oldest);
-        tracing::warn!(
-            dropped = oldest,
-            "the store is too slow; dropped the oldest waiting items of the {}",
-            T::OWNER
-        );
-    }
-    weight
 }
 
 #[cfg(test)]
@@ -211,7 +230,7 @@ mod tests {
     struct Heavy(usize);
 
     impl Item for Heavy {
-        const OWNER: &'static str = "test";
+        const STORE: &'static str = "test";
         const MAX_WEIGHT: usize = 10;
 
         fn weight(&self) -> usize {
@@ -230,6 +249,7 @@ mod tests {
         let waiting = queue.shared.waiting.lock();
         assert_eq!(waiting.items, [Heavy(3), Heavy(2)]);
         assert_eq!(waiting.weight, 5);
+        assert_eq!(queue.health().dropped.get(), 2);
     }
 
     #[tokio::test]
@@ -270,29 +290,68 @@ mod tests {
         task.abort();
     }
 
+    /// A store with room for a few items in each write.
+    #[derive(Default)]
+    struct SmallStore {
+        room: AtomicUsize,
+        /// How many items each write had.
+        tries: Mutex<Vec<usize>>,
+    }
+
+    impl SmallStore {
+        fn write(&self, items: &[Heavy]) -> Result<(), StoreError> {
+            self.tries.lock().push(items.len());
+            match items.len() <= self.room.load(Ordering::Relaxed) {
+                true => Ok(()),
+                false => Err(StoreError { what: "no".into(), cause: "the disk is full".into() }),
+            }
+        }
+    }
+
+    /// Starts a writer to a small store.
+    fn small_store(queue: &Queue<Heavy>) -> (Arc<SmallStore>, tokio::task::JoinHandle<()>) {
+        let store = Arc::new(SmallStore::default());
+        let written = store.clone();
+        let write = move |items: Vec<Heavy>| std::future::ready(written.write(&items));
+        (store, tokio::spawn(queue.clone().write_with(write)))
+    }
+
     #[tokio::test]
-    async fn failed_write_is_retried_with_the_same_items() {
+    async fn failed_write_is_retried_in_parts_without_new_items() {
         let queue = Queue::default();
-        let tries = Arc::new(Mutex::new(Vec::new()));
-        let seen = tries.clone();
-        let task = tokio::spawn(queue.clone().write_with(move |items: Vec<Heavy>| {
-            seen.lock().push(items);
-            let first = seen.lock().len() == 1;
-            std::future::ready(if first {
-                Err(StoreError { what: "no".into(), cause: "the disk is full".into() })
-            } else {
-                Ok(())
-            })
-        }));
+        for _ in 0..4 {
+            queue.push(Heavy(1));
+        }
+        let (store, task) = small_store(&queue);
+        queue.flush().await;
+        assert_eq!(*store.tries.lock(), [4]);
+        assert_eq!(queue.health().failure().unwrap(), "no: the disk is full");
+        let no_check = || async { panic!("items wait to be retried") };
+        assert!(queue.check(no_check()).await.is_some());
+
+        // There is room for two items.
+        store.room.store(2, Ordering::Relaxed);
         queue.push(Heavy(1));
-        queue.flush().await;
-        assert!(queue.failing());
-        queue.push(Heavy(2));
-        queue.flush().await;
-        assert!(!queue.failing());
-        queue.push(Heavy(3));
-        queue.flush().await;
-        assert_eq!(*tries.lock(), [vec![Heavy(1)], vec![Heavy(1), Heavy(2)], vec![Heavy(3)]]);
+        while queue.shared.failed.load(Ordering::Relaxed) > 0 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(*store.tries.lock(), [4, 2, 3, 1, 2]);
+        assert_eq!(queue.check(no_check()).await, None);
+        assert_eq!((queue.health().write_errors.get(), queue.health().dropped.get()), (2, 0));
+        task.abort();
+    }
+
+    #[tokio::test]
+    async fn items_that_no_longer_fit_are_dropped_and_counted() {
+        let queue = Queue::default();
+        let (_, task) = small_store(&queue);
+        for _ in 0..4 {
+            queue.push(Heavy(4));
+            queue.flush().await;
+        }
+        assert_eq!(queue.health().dropped.get(), 2);
+        queue.report_unwritten();
+        assert_eq!(queue.health().dropped.get(), 4);
         task.abort();
     }
 }

@@ -1,18 +1,21 @@
 //! The reply of a turn before it is encoded, and the ways to encode it.
 
 use std::fmt;
+use std::sync::Arc;
 
 use http::{HeaderValue, Response};
-use throughline_canonical::{Fault, Reply as CanonicalReply};
+use throughline_canonical::{Fault, Loss, Reply as CanonicalReply};
 use throughline_codec::dialects::{ClientDialect, ReplyWriter};
 use tokio::sync::OwnedSemaphorePermit;
 use tracing::Span;
 
+use crate::metrics::Metrics;
 use crate::reply::events::{EventList, TurnEvents};
 use crate::reply::folded::{FoldedReply, Folder};
 use crate::reply::translated::{Encoder, EventSink, EventSource, TranslatedReply};
 use crate::reply::{Clocks, Live, ReplyBody};
 use crate::turn::error_reply::{Reply, TurnHeaders, generated_reply, turn_error};
+use crate::turn::log::SharedTurn;
 use crate::turn::span::turn_span;
 use crate::upstream::UpstreamBody;
 
@@ -72,12 +75,26 @@ pub struct ReplyHead {
     pub(crate) stream_type: &'static str,
     /// The gateway's own headers.
     pub(crate) turn: TurnHeaders,
+    /// The record of the turn.
+    pub(crate) record: SharedTurn,
+    pub(crate) metrics: Arc<Metrics>,
 }
 
 impl ReplyHead {
     /// The span of the turn, for callers that log something about its reply.
     pub fn span(&self) -> Span {
         turn_span(&self.turn.id)
+    }
+
+    /// Adds a loss that happened after the turn was recorded.
+    pub fn add_loss(&mut self, loss: Loss) {
+        self.span().in_scope(|| tracing::warn!(losses = %loss, "Loss after the turn"));
+        {
+            let mut record = self.record.lock();
+            self.metrics.record_loss(&record, &loss);
+            Loss::add(&mut record.losses, loss.clone());
+        }
+        Loss::add(&mut self.turn.losses, loss);
     }
 
     /// A streamed reply in the client's dialect.
@@ -127,8 +144,9 @@ impl UnreadReply {
     }
 
     /// The events, as they arrive.
-    pub fn into_events(self) -> TurnEvents {
-        TurnEvents(self.into_live(EventList::default()).1)
+    pub fn into_events(self) -> (ReplyHead, TurnEvents) {
+        let (head, live) = self.into_live(EventList::default());
+        (head, TurnEvents(live))
     }
 
     /// Reads the reply to its end and folds its events.

@@ -20,6 +20,8 @@ pub fn start(config: &Config) {
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
+        // They would be printed to stderr too, and that panics if stderr is a file on a full disk.
+        .log_internal_errors(false)
         .with_ansi(std::io::stderr().is_terminal());
     // A second call, as in tests, keeps the first subscriber.
     let _ = match config.log.format {

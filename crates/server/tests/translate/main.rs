@@ -30,6 +30,7 @@ mod fallback;
 mod faults;
 mod frontend_endpoints;
 mod frontend_faults;
+mod full_disk;
 mod ids;
 mod keep_alive;
 mod logs;

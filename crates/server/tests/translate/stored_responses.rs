@@ -9,8 +9,8 @@ use throughline_testkit::{Client, Gateway, Simulator, wait_until};
 use crate::support::{BINARY, BedOptions, Mismatches, TestBed, files, thinking_in, upstream};
 use crate::test_client::{events, list, text};
 
-const KEY: [(&str, &str); 1] = [("authorization", "Bearer ada")];
-const PATH: &str = "/v1/responses";
+pub(crate) const KEY: [(&str, &str); 1] = [("authorization", "Bearer ada")];
+pub(crate) const PATH: &str = "/v1/responses";
 
 /// An answer that is long enough to disconnect in the middle.
 const LONG: &str = r#"
@@ -23,7 +23,7 @@ say = [
 "#;
 
 #[allow(clippy::needless_pass_by_value, reason = "call sites pass a new value")]
-fn response_request(text: &str, more: Value) -> Value {
+pub(crate) fn response_request(text: &str, more: Value) -> Value {
     let mut body = json!({
         "model": "some-model",
         "input": text,
@@ -35,18 +35,18 @@ fn response_request(text: &str, more: Value) -> Value {
     body
 }
 
-async fn create(client: &Client, text: &str, more: Value) -> Value {
+pub(crate) async fn create(client: &Client, text: &str, more: Value) -> Value {
     let answer = client.post(PATH, &KEY, &response_request(text, more)).await;
     answer.expect_ok().json()
 }
 
-async fn get(client: &Client, path: &str) -> (u16, Value) {
+pub(crate) async fn get(client: &Client, path: &str) -> (u16, Value) {
     let answer = client.send(Method::GET, path, &KEY, "").await;
     (answer.status, answer.json())
 }
 
 /// Counts the turns of the conversation in a recorded request of any dialect.
-fn turns_in(body: &Value) -> usize {
+pub(crate) fn turns_in(body: &Value) -> usize {
     ["messages", "contents", "input"].iter().map(|member| list(&body[*member]).count()).sum()
 }
 
@@ -195,6 +195,12 @@ async fn conversation_collects_its_responses() {
 
 /// Starts a test bed over a slow upstream.
 async fn slow_bed() -> TestBed {
+    let (simulator, config) = slow_upstream().await;
+    TestBed { gateway: Gateway::start(BINARY, &config).await, simulators: vec![simulator] }
+}
+
+/// Starts an upstream that answers `slowly`, and returns the configuration of its backend.
+pub(crate) async fn slow_upstream() -> (Simulator, String) {
     let row = upstream("anthropic, budget");
     let simulator = Simulator::with(Options {
         identity: "a".to_owned(),
@@ -204,7 +210,7 @@ async fn slow_bed() -> TestBed {
     })
     .await;
     let config = row.backend("a", &simulator.url);
-    TestBed { gateway: Gateway::start(BINARY, &config).await, simulators: vec![simulator] }
+    (simulator, config)
 }
 
 /// Returns the sequence numbers of the events.

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::Value;
 use throughline_simulator::{Options, Scenario, Variant};
-use throughline_testkit::{Answer, Gateway, ReceivedRequest, Simulator};
+use throughline_testkit::{Answer, DiskKind, Gateway, ReceivedRequest, Simulator};
 
 use crate::anthropic::Anthropic;
 use crate::chat::Chat;
@@ -66,11 +66,20 @@ pub(crate) struct BedOptions<'a> {
     /// More lines in every backend.
     pub(crate) backend: &'a str,
     pub(crate) environment: &'a [(&'a str, &'a str)],
+    /// The data directory is on a disk that can be filled.
+    pub(crate) disk: Option<DiskKind>,
 }
 
 impl Default for BedOptions<'_> {
     fn default() -> Self {
-        Self { upstreams: &[], scenario: SCENARIO, settings: "", backend: "", environment: &[] }
+        Self {
+            upstreams: &[],
+            scenario: SCENARIO,
+            settings: "",
+            backend: "",
+            environment: &[],
+            disk: None,
+        }
     }
 }
 
@@ -95,10 +104,11 @@ impl TestBed {
             config.push_str(&format!("{}\n", options.backend));
             simulators.push(simulator);
         }
-        Self {
-            gateway: Gateway::start_with_env(BINARY, &config, options.environment).await,
-            simulators,
-        }
+        let gateway = match options.disk {
+            Some(kind) => Gateway::start_on_small_disk(BINARY, &config, kind).await,
+            None => Gateway::start_with_env(BINARY, &config, options.environment).await,
+        };
+        Self { gateway, simulators }
     }
 
     /// Starts a gateway over one chat server that behaves as this model's name says. `backend` is

@@ -15,7 +15,7 @@ const UPSTREAMS: [&str; 4] =
     ["anthropic, budget", "openai_responses", "gemini 3", "anthropic, bound"];
 
 /// Returns a chat client inside a tool loop.
-async fn client_in_tool_loop(bed: &TestBed) -> (Box<dyn TestClient>, ClientView) {
+pub(crate) async fn client_in_tool_loop(bed: &TestBed) -> (Box<dyn TestClient>, ClientView) {
     let mut test_client = new_client("openai_chat");
     test_client.push_user("use one tool");
     let (view, _) = bed.send(test_client.as_mut()).await;

@@ -2,14 +2,16 @@
 
 use std::path::Path;
 
+use sqlx::Row;
+use sqlx::SqliteConnection;
 use sqlx::migrate::Migrator;
 use sqlx::sqlite::SqliteRow;
-use sqlx::{Row, Sqlite, SqlitePool, Transaction};
 use throughline_conversations::store::{Move, Node, Piece, Reference, Store};
 use throughline_gateway::thinking::store::{StoreError, StoreFuture};
 
 use super::check::{self, DatabaseFault};
-use super::{BEGIN, error, pool, signed, unsigned};
+use super::database::Database;
+use super::{error, signed, unsigned};
 
 /// The columns of a node.
 const NODE_COLUMNS: &str = "id, parent, owner, created, expires, open, sealed, \
@@ -23,18 +25,13 @@ static MIGRATIONS: Migrator = sqlx::migrate!("src/sqlite/conversations/migration
 /// Stored conversations in a SQLite file.
 #[derive(Clone, Debug)]
 pub struct SqliteConversations {
-    pool: SqlitePool,
+    database: Database,
 }
 
 impl SqliteConversations {
     /// Opens the file. Creates it and its tables if they are missing.
     pub async fn open(path: &Path) -> Result<Self, StoreError> {
-        let pool = pool(path).await?;
-        MIGRATIONS
-            .run(&pool)
-            .await
-            .map_err(|cause| error(format!("cannot prepare `{}`", path.display()), cause))?;
-        Ok(Self { pool })
+        Ok(Self { database: Database::open(path, &MIGRATIONS).await? })
     }
 
     /// Checks the file without changing it.
@@ -43,7 +40,7 @@ impl SqliteConversations {
     }
 
     async fn write(&self, node: Node, moves: Option<Move>) -> Result<bool, sqlx::Error> {
-        let mut transaction = self.pool.begin_with(BEGIN).await?;
+        let mut transaction = self.database.begin().await?;
         if let Some(moves) = moves {
             // A reference without an expiry keeps none: `max` with NULL is NULL.
             let moved = sqlx::query(
@@ -56,6 +53,7 @@ impl SqliteConversations {
             .execute(&mut *transaction)
             .await?;
             if moved.rows_affected() == 0 {
+                transaction.roll_back().await?;
                 return Ok(false);
             }
         }
@@ -86,7 +84,7 @@ impl SqliteConversations {
         for bind in binds {
             query = query.bind(*bind);
         }
-        let row = query.fetch_optional(&self.pool).await?;
+        let row = query.fetch_optional(&self.database.readers).await?;
         row.as_ref().map(node).transpose()
     }
 
@@ -102,14 +100,14 @@ impl SqliteConversations {
         let rows = sqlx::query(sqlx::AssertSqlSafe(text))
             .bind(id)
             .bind(signed(limit as u64))
-            .fetch_all(&self.pool)
+            .fetch_all(&self.database.readers)
             .await?;
         rows.iter().map(node).collect()
     }
 
     /// Removes expired nodes and references, then the oldest nodes until the rest fits into `bytes`.
     async fn remove_old(&self, now: u64, bytes: u64) -> Result<u64, sqlx::Error> {
-        let mut transaction = self.pool.begin_with(BEGIN).await?;
+        let mut transaction = self.database.begin().await?;
         let expired = sqlx::query("DELETE FROM node WHERE open = 0 AND expires <= ?")
             .bind(signed(now))
             .execute(&mut *transaction)
@@ -149,13 +147,13 @@ impl SqliteConversations {
 
     /// Runs a statement about one id and returns the number of changed rows.
     async fn execute(&self, text: &'static str, id: &str) -> Result<u64, sqlx::Error> {
-        let done = sqlx::query(text).bind(id).execute(&self.pool).await?;
+        let done = self.database.execute(sqlx::query(text).bind(id)).await?;
         Ok(done.rows_affected())
     }
 }
 
 /// Inserts or replaces a node and its names.
-async fn insert(transaction: &mut Transaction<'_, Sqlite>, node: &Node) -> Result<(), sqlx::Error> {
+async fn insert(to: &mut SqliteConnection, node: &Node) -> Result<(), sqlx::Error> {
     sqlx::query(
         "INSERT INTO node (id, parent, owner, created, expires, open, size, sealed)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
@@ -170,17 +168,14 @@ async fn insert(transaction: &mut Transaction<'_, Sqlite>, node: &Node) -> Resul
     .bind(node.open)
     .bind(signed(node.sealed.len() as u64))
     .bind(&node.sealed)
-    .execute(&mut **transaction)
+    .execute(&mut *to)
     .await?;
-    sqlx::query("DELETE FROM node_name WHERE node = ?")
-        .bind(&node.id)
-        .execute(&mut **transaction)
-        .await?;
+    sqlx::query("DELETE FROM node_name WHERE node = ?").bind(&node.id).execute(&mut *to).await?;
     for name in &node.names {
         sqlx::query("INSERT OR IGNORE INTO node_name (node, name) VALUES (?, ?)")
             .bind(&node.id)
             .bind(name)
-            .execute(&mut **transaction)
+            .execute(&mut *to)
             .await?;
     }
     Ok(())
@@ -265,7 +260,7 @@ impl Store for SqliteConversations {
         Box::pin(async {
             let text = format!("SELECT {NODE_COLUMNS} FROM node WHERE open = 1 ORDER BY created");
             let rows = sqlx::query(sqlx::AssertSqlSafe(text))
-                .fetch_all(&self.pool)
+                .fetch_all(&self.database.readers)
                 .await
                 .map_err(read_error)?;
             let nodes: Result<_, _> = rows.iter().map(node).collect();
@@ -275,7 +270,7 @@ impl Store for SqliteConversations {
 
     fn put_reference(&self, reference: Reference) -> StoreFuture<'_, ()> {
         Box::pin(async move {
-            sqlx::query(
+            let statement = sqlx::query(
                 "INSERT INTO reference (id, owner, head, created, expires, sealed)
                  VALUES (?1, ?2, ?3, ?4, ?5, ?6)
                  ON CONFLICT (id) DO UPDATE SET sealed = ?6",
@@ -285,11 +280,8 @@ impl Store for SqliteConversations {
             .bind(reference.head)
             .bind(signed(reference.created))
             .bind(reference.expires.map(signed))
-            .bind(reference.sealed)
-            .execute(&self.pool)
-            .await
-            .map_err(write_error)?;
-            Ok(())
+            .bind(reference.sealed);
+            self.database.execute(statement).await.map(drop).map_err(write_error)
         })
     }
 
@@ -300,7 +292,7 @@ impl Store for SqliteConversations {
                 "SELECT id, owner, head, created, expires, sealed FROM reference WHERE id = ?",
             )
             .bind(&id)
-            .fetch_optional(&self.pool)
+            .fetch_optional(&self.database.readers)
             .await
             .map_err(read_error)?;
             row.as_ref().map(reference).transpose().map_err(read_error)
@@ -318,15 +310,13 @@ impl Store for SqliteConversations {
     fn log(&self, node: &str, piece: Piece) -> StoreFuture<'_, ()> {
         let node = node.to_owned();
         Box::pin(async move {
-            sqlx::query("INSERT INTO log (node, first, last, sealed) VALUES (?, ?, ?, ?)")
+            let insert = "INSERT INTO log (node, first, last, sealed) VALUES (?, ?, ?, ?)";
+            let statement = sqlx::query(insert)
                 .bind(&node)
                 .bind(signed(piece.first))
                 .bind(signed(piece.last))
-                .bind(piece.sealed)
-                .execute(&self.pool)
-                .await
-                .map_err(write_error)?;
-            Ok(())
+                .bind(piece.sealed);
+            self.database.execute(statement).await.map(drop).map_err(write_error)
         })
     }
 
@@ -339,12 +329,16 @@ impl Store for SqliteConversations {
             )
             .bind(&node)
             .bind(after)
-            .fetch_all(&self.pool)
+            .fetch_all(&self.database.readers)
             .await
             .map_err(read_error)?;
             let pieces: Result<_, _> = rows.iter().map(piece).collect();
             pieces.map_err(read_error)
         })
+    }
+
+    fn check_write(&self) -> StoreFuture<'_, ()> {
+        Box::pin(async { self.database.check_write().await.map_err(write_error) })
     }
 
     fn trim(&self, now: u64, bytes: u64) -> StoreFuture<'_, u64> {

@@ -22,6 +22,7 @@ use tokio::task::AbortHandle;
 
 use self::recent::Recent;
 pub use self::store::{Record, VaultStore};
+use super::health::StoreHealth;
 use super::lineage::LineageId;
 use super::random;
 use super::writer::{Item, Queue};
@@ -164,7 +165,7 @@ impl std::fmt::Debug for Vault {
 
 /// Records are counted in bytes. Dropped records stay in RAM for a while.
 impl Item for Arc<Record> {
-    const OWNER: &'static str = "vault";
+    const STORE: &'static str = "vault";
     const MAX_WEIGHT: usize = 64 << 20;
 
     fn weight(&self) -> usize {
@@ -264,14 +265,24 @@ impl Vault {
         }
     }
 
-    /// Waits until everything is written.
+    /// Waits until everything is written or has failed.
     pub async fn flush(&self) {
         self.queue.flush().await;
     }
 
-    /// Whether the last write failed.
-    pub fn failing(&self) -> bool {
-        self.queue.failing()
+    /// What is known about the writes.
+    pub fn health(&self) -> &StoreHealth {
+        self.queue.health()
+    }
+
+    /// Why the store cannot be written.
+    pub async fn check_store(&self) -> Option<String> {
+        self.queue.check(self.store.check_write()).await
+    }
+
+    /// Reports what was never written. Call this before the process ends.
+    pub fn report_unwritten(&self) {
+        self.queue.report_unwritten();
     }
 
     /// The approximate size in RAM, in bytes.

@@ -71,7 +71,7 @@ async fn flushed_turn_is_found_by_another_vault_with_the_same_keyring() {
     vault.store(&[name], &kept("first"));
     vault.store(&[name], &kept("second"));
     vault.flush().await;
-    assert!(!vault.failing());
+    assert_eq!(vault.health().failure(), None);
     assert_eq!(vault.bytes(), 0);
     assert_eq!(vault.find(&[name]).await, Some(kept("second")));
     drop(vault);

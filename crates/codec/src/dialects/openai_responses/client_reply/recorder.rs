@@ -3,7 +3,7 @@
 use serde_json::Value;
 use throughline_canonical::{Event, Reply};
 
-use super::super::state::Step;
+use super::super::state::{Step, mark_unstored};
 use super::{Progress, Writer};
 use crate::dialects::ReplyWriter;
 
@@ -30,6 +30,17 @@ impl WrittenEvent {
     /// The JSON of the event.
     pub fn data(&self) -> &str {
         self.text.split_once(DATA).map_or("", |(_, data)| data.trim_end())
+    }
+
+    /// Marks the response in the event, if it has one, as [`mark_unstored`] does.
+    pub fn mark_unstored(&mut self) {
+        let mut event = parse(self.data());
+        if let Some(response) = event.get_mut("response")
+            && let Some((head, _)) = self.text.split_once(DATA)
+        {
+            mark_unstored(response);
+            self.text = format!("{head}{DATA}{event}\n\n");
+        }
     }
 }
 
@@ -140,6 +151,14 @@ mod tests {
                 assert_eq!(event.number, number);
                 number += 1;
                 read.take(step);
+            }
+            for event in &mut written.events {
+                let (number, has_response) = (event.number, event.data().contains("\"response\":"));
+                event.mark_unstored();
+                assert!(event.text.starts_with("event: ") && event.text.ends_with("}\n\n"));
+                let data = parse(event.data());
+                assert_eq!(data["sequence_number"], number);
+                assert_eq!(data["response"]["store"] == false, has_response, "{data}");
             }
             written.steps.into_iter().for_each(|step| recorded.take(step));
             assert_eq!(recorded.so_far("failed", None), read.so_far("failed", None));

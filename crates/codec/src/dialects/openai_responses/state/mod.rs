@@ -303,6 +303,15 @@ pub fn output(response: &Value) -> &[Value] {
     output.map_or(&[], Vec::as_slice)
 }
 
+/// Marks a response that could not be stored. It cannot be continued, and it is part of no
+/// conversation.
+pub fn mark_unstored(response: &mut Value) {
+    if let Some(response) = response.as_object_mut() {
+        response.insert("store".to_owned(), false.into());
+        response.entry("conversation").and_modify(|conversation| *conversation = Value::Null);
+    }
+}
+
 /// What an event contributes to the stored response.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
@@ -494,6 +503,16 @@ mod tests {
         let added = asked.items(&HashMap::new(), &mut || "1".to_owned());
         let fault = asked.with_history(history.to_vec(), &added, true).unwrap_err();
         assert_eq!(fault.path.as_deref(), Some("input[0].content"));
+    }
+
+    #[test]
+    fn unstored_response_is_part_of_no_conversation() {
+        let mut response = json!({"id": "resp_1", "store": true, "conversation": {"id": "c"}});
+        mark_unstored(&mut response);
+        assert_eq!(response, json!({"id": "resp_1", "store": false, "conversation": null}));
+        let mut alone = json!({"id": "resp_1"});
+        mark_unstored(&mut alone);
+        assert_eq!(alone, json!({"id": "resp_1", "store": false}));
     }
 
     #[test]

@@ -1,0 +1,135 @@
+//! A SQLite file: its connections, its write transactions, and the check that it can be written.
+
+use std::ops::{Deref, DerefMut};
+use std::path::Path;
+
+use sqlx::migrate::Migrator;
+use sqlx::pool::PoolConnection;
+use sqlx::sqlite::{
+    SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteQueryResult,
+    SqliteSynchronous,
+};
+use sqlx::{Sqlite, SqliteConnection, SqlitePool};
+use throughline_gateway::thinking::store::StoreError;
+
+use super::error;
+
+/// Connections for reading.
+const MAX_READERS: u32 = 3;
+
+/// Starts a transaction that reads and then writes. With a plain `BEGIN`, SQLite rejects the write if
+/// another process wrote in between.
+const BEGIN: &str = "BEGIN IMMEDIATE";
+
+/// Writes as many bytes as a turn with a long answer needs. With less, a disk with room for a few
+/// bytes would look as if it could be used.
+const CHECK_WRITE: &str = "REPLACE INTO write_check (id, filler) VALUES (1, zeroblob(65536))";
+
+/// A SQLite file.
+#[derive(Clone, Debug)]
+pub(super) struct Database {
+    /// Connections for reading. At least one stays open: when the last connection closes, SQLite
+    /// removes files that it needs for reading, and on a full disk it cannot create them again.
+    pub(super) readers: SqlitePool,
+    /// The connection for writing. SQLite has one writer at a time.
+    writer: SqlitePool,
+}
+
+impl Database {
+    /// Opens a file. Creates it and its tables if they are missing.
+    pub(super) async fn open(path: &Path, migrations: &Migrator) -> Result<Self, StoreError> {
+        let cannot_open = |cause| error(format!("cannot open `{}`", path.display()), cause);
+        let options = SqliteConnectOptions::new()
+            .filename(path)
+            .create_if_missing(true)
+            // A killed process loses no committed data; a machine crash may lose the last commits.
+            .journal_mode(SqliteJournalMode::Wal)
+            .synchronous(SqliteSynchronous::Normal);
+        let connections = || {
+            SqlitePoolOptions::new()
+                // A file does not disconnect, and each test costs a change of threads.
+                .test_before_acquire(false)
+                .idle_timeout(None)
+                .max_lifetime(None)
+        };
+        let writer = connections().max_connections(1).connect_with(options.clone()).await;
+        let writer = writer.map_err(cannot_open)?;
+        migrations
+            .run(&writer)
+            .await
+            .map_err(|cause| error(format!("cannot prepare `{}`", path.display()), cause))?;
+        let readers = connections().min_connections(1).max_connections(MAX_READERS);
+        let readers = readers.connect_with(options).await.map_err(cannot_open)?;
+        Ok(Self { readers, writer })
+    }
+
+    /// Starts a transaction that writes.
+    pub(super) async fn begin(&self) -> Result<Transaction, sqlx::Error> {
+        let connection = self.writer.acquire().await?;
+        let mut transaction = Transaction { connection, ended: false };
+        sqlx::query(BEGIN).execute(&mut *transaction).await?;
+        Ok(transaction)
+    }
+
+    /// Runs one statement that writes.
+    pub(super) async fn execute(
+        &self,
+        statement: sqlx::query::Query<'_, Sqlite, sqlx::sqlite::SqliteArguments>,
+    ) -> Result<SqliteQueryResult, sqlx::Error> {
+        statement.execute(&self.writer).await
+    }
+
+    /// Checks that the file can be written now.
+    pub(super) async fn check_write(&self) -> Result<(), sqlx::Error> {
+        self.execute(sqlx::query(CHECK_WRITE)).await.map(drop)
+    }
+}
+
+/// A transaction that writes. Unless it has ended, its connection is closed when it is dropped.
+///
+/// SQLite itself rolls a transaction back if the disk is full or fails. A later `ROLLBACK` is then
+/// an error, and sqlx's own transactions, which count on it, make the connection unusable.
+pub(super) struct Transaction {
+    connection: PoolConnection<Sqlite>,
+    ended: bool,
+}
+
+impl Transaction {
+    /// Writes everything.
+    pub(super) async fn commit(self) -> Result<(), sqlx::Error> {
+        self.end("COMMIT").await
+    }
+
+    /// Writes nothing.
+    pub(super) async fn roll_back(self) -> Result<(), sqlx::Error> {
+        self.end("ROLLBACK").await
+    }
+
+    async fn end(mut self, statement: &'static str) -> Result<(), sqlx::Error> {
+        sqlx::query(statement).execute(&mut *self).await?;
+        self.ended = true;
+        Ok(())
+    }
+}
+
+impl Deref for Transaction {
+    type Target = SqliteConnection;
+
+    fn deref(&self) -> &SqliteConnection {
+        &self.connection
+    }
+}
+
+impl DerefMut for Transaction {
+    fn deref_mut(&mut self) -> &mut SqliteConnection {
+        &mut self.connection
+    }
+}
+
+impl Drop for Transaction {
+    fn drop(&mut self) {
+        if !self.ended {
+            self.connection.close_on_drop();
+        }
+    }
+}
