@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 
 use throughline_sealing::{Keyring, KeyringParseError};
 
+use crate::data_dir::is_open_to_others;
+
 /// The environment variable for a keyring that several instances share.
 pub const VARIABLE: &str = "THROUGHLINE_KEYRING";
 
@@ -157,15 +159,4 @@ fn create(path: &Path) -> std::io::Result<Keyring> {
         let _ = File::open(folder).and_then(|folder| folder.sync_all());
     }
     Ok(keyring)
-}
-
-#[cfg(unix)]
-fn is_open_to_others(path: &Path) -> bool {
-    use std::os::unix::fs::PermissionsExt;
-    std::fs::metadata(path).is_ok_and(|file| file.permissions().mode() & 0o077 != 0)
-}
-
-#[cfg(not(unix))]
-fn is_open_to_others(_path: &Path) -> bool {
-    false
 }

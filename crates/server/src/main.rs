@@ -6,6 +6,7 @@ pub mod client_api;
 pub mod commands;
 pub mod config;
 pub mod cors;
+pub mod data_dir;
 pub mod guard;
 pub mod hosts;
 pub mod keyring;

@@ -23,6 +23,7 @@ use tokio::sync::{Semaphore, watch};
 
 use crate::config::{self, Config, ConfigEnum};
 use crate::cors::{Origins, RefusedOrigins};
+use crate::data_dir;
 use crate::hosts::Hosts;
 use crate::keyring;
 
@@ -202,20 +203,14 @@ fn keys_needing_restart(before: &Config, after: &Config) -> Vec<&'static str> {
 fn lock_data_dir(path: &Path) -> Result<File, BuildError> {
     let shown = path.display().to_string();
     let failed = |cause| BuildError::DataDir { path: shown.clone(), cause };
-    std::fs::create_dir_all(path).map_err(failed)?;
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::PermissionsExt;
-        // The directory shows who talks to which provider. If another user owns it, this fails and
-        // the permissions stay.
-        let _ = std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o700));
+    data_dir::create(path).map_err(failed)?;
+    if data_dir::is_open_to_others(path) {
+        tracing::warn!(
+            "other users of this machine can read the data directory `{shown}`; run `chmod 700 {shown}` \
+             if they should not"
+        );
     }
-    let lock = File::create(path.join("lock")).map_err(failed)?;
-    match lock.try_lock() {
-        Ok(()) => Ok(lock),
-        Err(std::fs::TryLockError::WouldBlock) => Err(BuildError::InUse { path: shown }),
-        Err(std::fs::TryLockError::Error(cause)) => Err(failed(cause)),
-    }
+    data_dir::lock(path).map_err(failed)?.ok_or(BuildError::InUse { path: shown })
 }
 
 fn catalog(config: &Config) -> Result<Catalog, CatalogError> {

@@ -12,6 +12,7 @@ use throughline_gateway::upstream::{Client, whole};
 
 use super::{Failure, load, print};
 use crate::config::{Backend, Config, Dialect, Overrides};
+use crate::data_dir;
 use crate::keyring::{self, Found};
 use crate::wiring;
 
@@ -68,10 +69,14 @@ pub async fn run(explicit: Option<&Path>) -> Result<(), Failure> {
 fn check_data_dir(config: &Config) -> Finding {
     let shown = config.data_dir.display();
     let probe = config.data_dir.join(".doctor");
-    match std::fs::create_dir_all(&config.data_dir).and_then(|()| std::fs::write(&probe, b"")) {
+    match data_dir::create(&config.data_dir).and_then(|()| std::fs::write(&probe, b"")) {
         Ok(()) => {
             let _ = std::fs::remove_file(&probe);
-            ok(format!("data directory `{shown}` is writable"))
+            let advice = data_dir::is_open_to_others(&config.data_dir).then(|| {
+                format!("other users can read it; run `chmod 700 {shown}` if they should not")
+            });
+            let message = format!("data directory `{shown}` is writable");
+            Finding { ok: true, message, advice }
         }
         Err(error) => failed(
             format!("data directory `{shown}` is not writable ({error})"),

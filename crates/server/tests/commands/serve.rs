@@ -37,15 +37,31 @@ async fn serves_without_any_configuration() {
     assert!(!folder.path().join(".local").exists());
 }
 
+/// A new data directory is private. The permissions of one that exists are its owner's choice.
 #[tokio::test]
-async fn data_directory_is_private() {
+async fn data_directory_is_private_unless_it_exists() {
     use std::os::unix::fs::PermissionsExt;
-    let folder = folder();
-    let arguments = [&SERVE_ON_FREE_PORT[..], &["--data-dir", "data"]].concat();
-    let gateway = start(folder.path(), &arguments, &[]).await;
-    let mode = std::fs::metadata(folder.path().join("data")).unwrap();
-    assert_eq!(mode.permissions().mode() & 0o777, 0o700);
-    gateway.stop().await;
+    for (existing, expected) in
+        [(None, 0o700), (Some(0o700), 0o700), (Some(0o755), 0o755), (Some(0o2775), 0o2775)]
+    {
+        let folder = folder();
+        let data = folder.path().join("a/data");
+        if let Some(mode) = existing {
+            std::fs::create_dir_all(&data).unwrap();
+            std::fs::set_permissions(&data, std::fs::Permissions::from_mode(mode)).unwrap();
+        }
+        let path = data.to_str().unwrap();
+        let environment = [("THROUGHLINE_DATA_DIR", path), ("THROUGHLINE_LISTEN", "127.0.0.1:0")];
+        let checked = run(folder.path(), &["doctor"], &environment).await.expect_ok();
+        let gateway = start(folder.path(), &["serve"], &environment).await;
+        let (_, stderr) = gateway.stop().await;
+        let mode = std::fs::metadata(&data).unwrap().permissions().mode() & 0o7777;
+        assert_eq!(mode, expected, "{existing:?}");
+        let is_open = expected & 0o077 != 0;
+        let advice = format!("`chmod 700 {path}`");
+        assert_eq!(checked.contains(&advice), is_open, "{checked}");
+        assert_eq!(stderr.contains(&advice), is_open, "{stderr}");
+    }
 }
 
 #[tokio::test]
