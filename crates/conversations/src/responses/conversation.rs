@@ -13,9 +13,9 @@ use throughline_gateway::thinking::random;
 use throughline_gateway::{IncomingRequest, unix_ms};
 
 use super::Responses;
-use super::body;
 use super::by_id::{StateAnswer, page};
 use super::stored::{Ownership, StoredResponse};
+use crate::body;
 use crate::sealed_store::{SealedKind, expires, fault, is_valid};
 use crate::store::Reference;
 

@@ -21,12 +21,12 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot, watch};
 use tokio::time::Instant;
 
 use super::Responses;
-use super::body::{Answer, plain};
 use super::by_id::belongs_to;
 use super::copy::MAX_EVENT_BYTES;
 use super::create::Turn;
 use super::recording::ReplyEvents;
 use super::stored::{Ownership, StoredResponse};
+use crate::body::{Answer, plain};
 use crate::sealed_store::{SealedKind, fault};
 use crate::store::{Node, Piece};
 
