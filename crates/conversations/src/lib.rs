@@ -3,7 +3,8 @@
 //! - [`store`]: the trait of a durable store, [`in_memory`]: a store in RAM, [`suite`]: the tests
 //!   that every store must pass;
 //! - [`sealed_store`]: seals and opens what a store holds, and checks whose it is;
-//! - [`responses`]: the stateful part of the Responses dialect, with any backend.
+//! - [`responses`]: the stateful part of the Responses dialect, with any backend;
+//! - [`threads`]: message threads of the Anthropic dialect, with any backend.
 
 mod body;
 mod copy;
@@ -12,5 +13,6 @@ pub mod responses;
 pub mod sealed_store;
 pub mod store;
 pub mod suite;
+pub mod threads;
 
 pub use body::Answer;

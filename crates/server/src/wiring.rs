@@ -12,6 +12,7 @@ use throughline_backends::sqlite::{SqliteConversations, SqliteStore};
 use throughline_canonical::Fault;
 use throughline_conversations::responses::Responses;
 use throughline_conversations::sealed_store::{Retention, SealedStore};
+use throughline_conversations::threads::Threads;
 use throughline_gateway::Gateway;
 use throughline_gateway::backend::Backend;
 use throughline_gateway::catalog::{Catalog, CatalogError};
@@ -37,6 +38,8 @@ pub struct App {
     pub gateway: Arc<Gateway>,
     /// Responses and conversations stored for clients that send no history.
     pub responses: Arc<Responses>,
+    /// Message threads, stored for clients that send no history.
+    pub threads: Arc<Threads>,
     /// Slots for open WebSockets.
     pub sockets: Arc<Semaphore>,
     hosts: RwLock<Hosts>,
@@ -123,10 +126,12 @@ impl App {
         let responses = Responses::new(gateway.clone(), conversations.clone(), time);
         let responses = Arc::new(responses);
         responses.close_abandoned().await;
+        let threads = Threads::new(gateway.clone(), conversations.clone(), config.threads);
         tokio::spawn(conversations.run_eviction());
         Ok(Self {
             gateway,
             responses,
+            threads: Arc::new(threads),
             sockets: Arc::new(Semaphore::new(config.limits.streams)),
             hosts: RwLock::new(Hosts::new(listen, &config.allowed_hosts)),
             origins: RwLock::new(Origins::new(&config.cors_origins)),
@@ -185,6 +190,7 @@ fn keys_needing_restart(before: &Config, after: &Config) -> Vec<&'static str> {
         ("data_dir", before.data_dir != after.data_dir),
         ("log", before.log != after.log),
         ("responses", before.responses != after.responses),
+        ("threads", before.threads != after.threads),
         ("limits.streams", before.limits.streams != after.limits.streams),
     ]
     .into_iter()

@@ -34,7 +34,15 @@ pub(super) async fn plan(app: &App, mut request: IncomingRequest, body: Bytes) -
     };
     request.dialect = dialect;
     request.path = dialect.path_for(&model);
-    match app.gateway.report(request, body).await {
+    let body = match dialect.name() {
+        anthropic::NAME => app.threads.expand(&mut request, body).await,
+        _ => Ok(body),
+    };
+    let report = match body {
+        Ok(body) => app.gateway.report(request, body).await,
+        Err(fault) => Err(fault),
+    };
+    match report {
         Ok(report) => {
             let id = app.gateway.turns.id(unix_ms());
             let backend = report["backend"].as_str().unwrap_or_default().to_owned();
