@@ -1,4 +1,5 @@
-//! A client of the Anthropic dialect: it sends every block back unchanged.
+//! Clients of the Anthropic dialect: one sends every block back unchanged, the other sends only new
+//! messages and names the previous one.
 
 use serde_json::{Value, json};
 use throughline_testkit::message_from_sse;
@@ -10,6 +11,16 @@ use crate::test_client::{
 #[derive(Default)]
 pub(crate) struct Anthropic {
     history: History,
+    /// Whether the gateway keeps the conversation as a message thread.
+    threaded: bool,
+    previous: Option<String>,
+}
+
+impl Anthropic {
+    /// Creates a client that keeps only the id of the last message.
+    pub(crate) fn threaded() -> Self {
+        Self { threaded: true, ..Self::default() }
+    }
 }
 
 impl TestClient for Anthropic {
@@ -35,14 +46,18 @@ impl TestClient for Anthropic {
         if self.history.thinking {
             body["thinking"] = json!({"type": "enabled", "budget_tokens": 4096});
         }
-        if self.history.tools {
+        if self.history.tools && self.previous.is_none() {
             body["tools"] = json!([{"name": "lookup", "input_schema": parameters()}]);
         }
-        ClientRequest {
-            path: "/v1/messages".to_owned(),
-            headers: vec![("anthropic-version", "2023-06-01")],
-            body,
+        let mut headers = vec![("anthropic-version", "2023-06-01")];
+        if self.threaded {
+            headers.push(("anthropic-beta", "message-threads-2026-08-12"));
+            body["thread"] = match &self.previous {
+                Some(id) => json!({"type": "continue", "previous_message_id": id}),
+                None => json!({"type": "create"}),
+            };
         }
+        ClientRequest { path: "/v1/messages".to_owned(), headers, body }
     }
 
     fn read(&mut self, body: &str, stream: bool) -> ClientView {
@@ -65,7 +80,12 @@ impl TestClient for Anthropic {
                 _ => {}
             }
         }
-        self.history.messages.push(json!({"role": "assistant", "content": message["content"]}));
+        if self.threaded {
+            self.history.messages.clear();
+            self.previous = Some(text(&message["id"]).to_owned());
+        } else {
+            self.history.messages.push(json!({"role": "assistant", "content": message["content"]}));
+        }
         view
     }
 }

@@ -21,6 +21,7 @@ pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_throughline");
 /// The names of the clients.
 pub(crate) const CLIENTS: &[&str] = &[
     "anthropic",
+    "anthropic, message thread",
     "openai_chat",
     "openai_chat, reasoning dropped",
     "openai_responses",
@@ -73,6 +74,9 @@ impl TestBed {
     pub(crate) async fn run_cell(&self, client: &str, scenario: &str, stream: bool) -> Outcome {
         match client {
             "anthropic" => self.run_with(Anthropic::default(), scenario, stream).await,
+            "anthropic, message thread" => {
+                self.run_with(Anthropic::threaded(), scenario, stream).await
+            }
             "openai_chat" => self.run_with(Chat::new(true), scenario, stream).await,
             "openai_responses" => self.run_with(Responses::default(), scenario, stream).await,
             "openai_responses, history kept here" => {

@@ -3,6 +3,7 @@
 
 #[path = "../matrix/ag_ui.rs"]
 mod ag_ui;
+#[allow(dead_code, reason = "the matrix uses all of it")]
 #[path = "../matrix/anthropic.rs"]
 mod anthropic;
 #[path = "../matrix/chat.rs"]
