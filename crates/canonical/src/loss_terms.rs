@@ -44,8 +44,9 @@ macro_rules! terms {
 terms! {
 /// The part or the setting that a loss is about.
 LossSubject or Other {
-    Message "message", SystemMessage "system_message", MessageName "message.name" =>
-        "a message, a system message, the name of its author";
+    Message "message", SystemMessage "system_message", MessageName "message.name",
+    Compaction "compaction" =>
+        "a message, a system message, the name of its author, a summary of earlier messages";
     Text "text", TextSignature "text.signature", Citations "citations",
     CitationsQuote "citations.quote", Refusal "refusal",
     StopDetailsCategory "stop_details.category" =>

@@ -88,6 +88,7 @@ impl Gateway {
             self.restore_call_ids(&attempt.request.scope, &mut draft.request.messages).await;
         }
         draft.choose_dialect();
+        draft.expand_compactions(self)?;
         draft.rewrite_custom_tools();
         let ids = CallIds::new(&draft.request, &random::id());
         draft.normalize();
@@ -216,6 +217,12 @@ impl<'a> Draft<'a> {
     fn choose_dialect(&mut self) {
         (self.to.dialect, self.to.profile) =
             dialect_for(self.attempt.backend, &self.request, &self.to.known);
+    }
+
+    /// Writes summaries of earlier turns as text, if the backend did not make them.
+    fn expand_compactions(&mut self, gateway: &Gateway) -> Result<(), Fault> {
+        let (messages, losses) = (&mut self.request.messages, &mut self.losses);
+        gateway.expand_compactions(self.attempt, self.to.dialect.name(), messages, losses)
     }
 
     fn rewrite_custom_tools(&mut self) {

@@ -68,6 +68,12 @@ impl Attempt<'_> {
         }
     }
 
+    /// The receiver, for the model that the request names.
+    pub(crate) fn target_identity(&self) -> TargetIdentity {
+        let model = self.backend.model_for(self.request.model.as_deref());
+        self.target(&self.settings.catalog.find_at(&self.backend.name, model))
+    }
+
     /// Records the plan that is about to be sent.
     pub(crate) fn record_plan(&self, plan: &dyn Plan) {
         let Decision { lane, dialect, model, losses, session, .. } = plan.decision();

@@ -6,6 +6,7 @@
 use http::HeaderMap;
 use serde_json::{Map, Value, json};
 
+use super::compaction::CompactionEdit;
 use crate::script::{Choice, Tool};
 
 /// The API version and the betas of a request.
@@ -57,6 +58,7 @@ pub(crate) struct ParsedRequest {
     pub(crate) system: Vec<Value>,
     pub(crate) tools: Vec<Value>,
     pub(crate) turns: Vec<Turn>,
+    pub(crate) compaction: Option<CompactionEdit>,
 }
 
 /// One entry of `messages`, with its content as blocks.
@@ -82,6 +84,7 @@ impl ParsedRequest {
             tool_choice: take("tool_choice"),
             system: blocks(take("system")),
             tools: items(take("tools")),
+            compaction: CompactionEdit::read(&take("context_management")),
             turns: items(take("messages")).into_iter().map(Turn::read).collect(),
         }
     }

@@ -1,5 +1,6 @@
 //! The OpenAI Responses dialect: its routes and the order of its checks.
 
+mod compact;
 mod compose;
 mod dialogue;
 mod events;
@@ -54,6 +55,7 @@ fn routes() -> Router<Arc<Simulator>> {
     Router::new()
         .route("/v1/responses", post(create).get(upgrade))
         .route("/v1/responses/input_tokens", post(input_tokens))
+        .route("/v1/responses/compact", post(compact_conversation))
         .route("/v1/responses/{id}", get(retrieve).delete(forget))
         .layer(Extension(Arc::new(ResponseStore::default())))
 }
@@ -102,6 +104,29 @@ async fn input_tokens(
     };
     match count() {
         Ok(counted) => counted.into_response(),
+        Err(refusal) => Refusal::respond(refusal, &DIALECT, &id),
+    }
+}
+
+async fn compact_conversation(
+    State(simulator): State<Arc<Simulator>>,
+    Extension(responses): Extension<Arc<ResponseStore>>,
+    Extension(id): Extension<RequestId>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Response {
+    let compacted = || {
+        let exchange = Exchange::open(&simulator, &DIALECT, &headers)?;
+        exchange.refuse_on_demand()?;
+        // An open server has no such path.
+        if exchange.style() == SignatureStyle::Empty {
+            return Err(Refusal::new(StatusCode::NOT_FOUND, "Not found"));
+        }
+        let request = validate(&exchange, &responses, &headers, read(&body)?, Endpoint::Compact)?;
+        Ok(Json(compact::compact(&exchange, &request)))
+    };
+    match compacted() {
+        Ok(compacted) => compacted.into_response(),
         Err(refusal) => Refusal::respond(refusal, &DIALECT, &id),
     }
 }

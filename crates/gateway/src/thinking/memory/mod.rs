@@ -303,6 +303,14 @@ impl Memory {
         record.is_some_and(|record| record.stored.refused.contains(&target.backend))
     }
 
+    /// Whether a target reads the block with this key. `None` if its maker is unknown.
+    pub fn reads(&self, target: &TargetIdentity, key: &BlockKey) -> Option<bool> {
+        let state = self.state.lock();
+        let stored = &state.blocks.get(key)?.stored;
+        let made_here = stored.origin.as_ref()?.domain == *target.domain;
+        Some(made_here || stored.accepted.contains(&target.domain))
+    }
+
     /// Counts restored blocks.
     pub fn restored(&self, blocks: usize) {
         self.state.lock().restored += blocks as u64;

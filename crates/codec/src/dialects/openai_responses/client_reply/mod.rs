@@ -11,7 +11,8 @@ use throughline_canonical::{
 };
 
 use self::items::{Item, Kind, escaped};
-use self::response::{Ending, error, settings, usage};
+pub(super) use self::response::usage;
+use self::response::{Ending, error, settings};
 use super::{NAME, StoreMembers};
 use crate::dialects::shared::number::write_number;
 use crate::dialects::{ReplyIdentity, ReplyWriter};
