@@ -129,7 +129,7 @@ LossReason {
          schema; the count is an estimate";
     Off "off", Disabled "disabled", Default "default", Budget "budget",
     Summaries "summaries", NotShown "not_shown" =>
-        "thinking is off, or had to be; the model decides; the budget applies, or needs the \
+        "thinking is off, or had to be, or breakpoints for the prompt cache are; the model decides; the budget applies, or needs the \
          room; only summaries are shown; nothing is shown";
     Effort "effort", NotKnown "not_known", BudgetAsEffort "budget_as_effort",
     EffortAsBudget "effort_as_budget", AdaptiveAsBudget "adaptive_as_budget",

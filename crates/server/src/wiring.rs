@@ -271,6 +271,7 @@ fn backend(configured: &config::Backend, base_url: String) -> Backend {
         default_model: configured.default_model.clone(),
         compat: configured.thinking_compat,
         replay: configured.replay,
+        cache: configured.cache,
         retries: configured.retries,
         timeouts: configured.timeouts,
         client: Client::new(configured.timeouts.connect),

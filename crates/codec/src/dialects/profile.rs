@@ -41,6 +41,8 @@ pub struct Profile {
     pub model_in_path: bool,
     /// Another dialect that the same address serves, and that models need for reasoning.
     pub reasoning_dialect: Option<&'static str>,
+    /// The breakpoints of the prompt cache.
+    pub cache_breakpoints: BreakpointRules,
     /// The profile for requests with unsigned blocks, where it differs.
     pub for_unsigned: Option<&'static Profile>,
 }
@@ -245,6 +247,55 @@ impl ThinkingControls {
         no_sampling_while_thinking: false,
         shows: Shows::Full,
         has_details: false,
+    };
+}
+
+/// The breakpoints of a provider's prompt cache: the ends of the prefixes that it keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BreakpointRules {
+    /// The models whose requests can have breakpoints.
+    pub taken_by: Models,
+    /// The models whose prompts are cached up to breakpoints only.
+    pub needed_by: Models,
+    /// Tools can have breakpoints too.
+    pub tools: bool,
+    /// The most breakpoints that a request may have.
+    pub most: usize,
+}
+
+/// A set of models.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Models {
+    /// None.
+    Nobody,
+    /// All.
+    All,
+    /// Those whose name contains one of these parts.
+    Named(&'static [&'static str]),
+}
+
+impl Models {
+    /// Whether a model belongs to the set.
+    pub fn contain(self, model: &str) -> bool {
+        match self {
+            Self::Nobody => false,
+            Self::All => true,
+            Self::Named(parts) => {
+                let model = model.to_ascii_lowercase();
+                parts.iter().any(|part| model.contains(part))
+            }
+        }
+    }
+}
+
+impl BreakpointRules {
+    /// There are no breakpoints: the provider caches by itself, or not at all.
+    pub const NONE: Self =
+        Self { taken_by: Models::Nobody, needed_by: Models::Nobody, tools: false, most: 4 };
+    /// OpenAI's models cache by themselves. The newer ones also take breakpoints.
+    pub(super) const OPENAI: Self = Self {
+        taken_by: Models::Named(&["gpt-5.6", "gpt-5.7", "gpt-5.8", "gpt-5.9", "gpt-6", "gpt-7"]),
+        ..Self::NONE
     };
 }
 

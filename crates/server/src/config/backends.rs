@@ -128,6 +128,7 @@ fn read_one(
         },
         thinking_compat,
         replay: section.choice("replay", report),
+        cache: section.choice("cache", report),
         retries: section.value("retries", report),
         timeouts: Timeouts {
             connect: timeouts.value("connect", report),

@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 
 use throughline_codec::json::MAX_TREE_DEPTH;
 use throughline_codec::text::{OnError, ReasoningFormat};
-use throughline_gateway::backend::{Compat, Replay};
+use throughline_gateway::backend::{Cache, Compat, Replay};
 use throughline_gateway::settings::{Policy, ToolThinking, Unknown};
 
 use super::config_enum::ConfigEnum;
@@ -128,6 +128,7 @@ pub(super) const ROWS: &[Row] = &[
     available("backend.thinking_compat.mode", OneOf(Compat::names), Required, "The form the upstream understands."),
     available("backend.thinking_compat.budget", Integer { min: 1024, max: i64::MAX }, Unset, "Thinking tokens for requests that name no budget."),
     available("backend.replay", OneOf(Replay::names), Toml(r#""verbatim""#), "How much earlier thinking is sent back to the upstream."),
+    available("backend.cache", OneOf(Cache::names), Toml(r#""auto""#), "Breakpoints for the upstream's prompt cache. `auto`: a client's breakpoints are sent; if a translated request has none and the upstream caches only what is breakpoints, the gateway breakpoints tools, system text and the last two turns. `client`: only a client's own breakpoints are sent. `off`: none are sent."),
     available("backend.retries", Integer { min: 0, max: 10 }, Toml("0"), "Retries after 429 and 5xx. Most clients retry themselves."),
     available("backend.cumulative", Bool, Toml("false"), "For `gemini`: each chunk of a streamed reply repeats everything before it."),
     available("backend.timeouts", Table, Unset, "How long to wait for the upstream."),

@@ -72,6 +72,7 @@ fn plain(name: &str, dialect: Dialect) -> Backend {
         },
         thinking_compat: None,
         replay: Replay::Verbatim,
+        cache: Cache::Auto,
         retries: 0,
         timeouts: Timeouts {
             connect: Duration::from_secs(5),
@@ -101,6 +102,7 @@ fn every_backend_key_is_read() {
         on_tool_parse_error = "text"
         thinking_compat = { mode = "budget", budget = 8000 }
         replay = "latest_turn"
+        cache = "client"
         retries = 2
         timeouts = { connect = "250ms", first_byte = "1s", idle = "2m", total = "1h" }
 
@@ -128,6 +130,7 @@ fn every_backend_key_is_read() {
         },
         thinking_compat: Some(Compat::Budget(Some(8000))),
         replay: Replay::LatestTurn,
+        cache: Cache::Client,
         retries: 2,
         timeouts: Timeouts {
             connect: Duration::from_millis(250),
