@@ -126,6 +126,11 @@ impl<'a> Exchange<'a> {
             .unwrap_or(options.signature_style)
     }
 
+    /// Sets the signature style of a server that has only one.
+    pub(crate) fn set_style(&mut self, style: SignatureStyle) {
+        self.controls.style = Some(style);
+    }
+
     /// Whether a stream has pings, in dialects that have them.
     pub(crate) fn pings(&self) -> bool {
         !self.controls.faults.contains(&Fault::NoPing)

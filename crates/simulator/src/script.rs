@@ -2,7 +2,7 @@
 //!
 //! Nothing here knows a dialect. Signing, ids and events come later.
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use crate::signing::Hash;
 
@@ -38,6 +38,17 @@ pub(crate) enum Choice {
     Named(String),
 }
 
+/// The format of the answer.
+#[derive(Clone, Debug, Default)]
+pub(crate) enum AnswerFormat {
+    #[default]
+    Text,
+    /// Any JSON object.
+    Json,
+    /// JSON that fits this schema.
+    Schema(Value),
+}
+
 /// What the reply depends on, apart from the seed.
 #[derive(Debug)]
 pub(crate) struct Situation {
@@ -52,6 +63,7 @@ pub(crate) struct Situation {
     pub(crate) parallel: bool,
     /// Whether the reply has thinking.
     pub(crate) thinks: bool,
+    pub(crate) format: AnswerFormat,
     /// The number of text deltas that the header asks for.
     pub(crate) deltas: Option<usize>,
 }
@@ -95,9 +107,11 @@ pub(crate) fn write(situation: &Situation, random: &mut Random) -> Script {
         for _ in 0..calls {
             pieces.push(Piece::Tool {
                 name: tool.name.clone(),
-                input: fill(&tool.schema, "input", random, 0),
+                input: Filler::new(&tool.schema, random).fill(&tool.schema, "input", 0),
             });
         }
+    } else if let Some(document) = document(situation, random) {
+        pieces.push(Piece::Text(document.to_string()));
     } else if user_text.contains("only think") {
         pieces.push(Piece::Text("Done.".to_owned()));
     } else {
@@ -266,58 +280,84 @@ fn quote(text: &str) -> String {
     format!("“{short}”")
 }
 
-/// A value that fits a JSON schema: required members only, filled by type.
-fn fill(schema: &Value, name: &str, random: &mut Random, depth: usize) -> Value {
-    let first = |key: &str| schema.get(key)?.as_array()?.first().cloned();
-    if let Some(given) = schema.get("const").or(schema.get("default")) {
-        return given.clone();
+/// The answer as JSON, if the request asks for that.
+fn document(situation: &Situation, random: &mut Random) -> Option<Value> {
+    match &situation.format {
+        AnswerFormat::Text => None,
+        AnswerFormat::Json => Some(json!({ "answer": answer(situation, random) })),
+        AnswerFormat::Schema(schema) => Some(Filler::new(schema, random).fill(schema, "answer", 0)),
     }
-    if let Some(given) = first("enum").or_else(|| first("examples")) {
-        return given;
+}
+
+/// Makes values that fit a JSON schema: required members only, filled by type.
+struct Filler<'a> {
+    /// The whole schema, which holds the definitions.
+    root: &'a Value,
+    random: &'a mut Random,
+}
+
+impl<'a> Filler<'a> {
+    fn new(root: &'a Value, random: &'a mut Random) -> Self {
+        Self { root, random }
     }
-    if depth > 8 {
-        return Value::Null;
-    }
-    if let Some(branch) = first("anyOf").or_else(|| first("oneOf")) {
-        return fill(&branch, name, random, depth + 1);
-    }
-    let kind = match schema.get("type") {
-        Some(Value::String(kind)) => kind.as_str(),
-        Some(Value::Array(kinds)) => kinds.first().and_then(Value::as_str).unwrap_or_default(),
-        _ if schema.get("properties").is_some() || depth == 0 => "object",
-        _ => "string",
-    };
-    let least = schema.get("minimum").and_then(Value::as_i64);
-    match kind {
-        "object" => {
-            let required = schema.get("required").and_then(Value::as_array);
-            let members: Map<String, Value> = required
-                .into_iter()
-                .flatten()
-                .filter_map(Value::as_str)
-                .map(|key| {
-                    let inner = schema.get("properties").and_then(|all| all.get(key));
-                    let value = fill(inner.unwrap_or(&Value::Null), key, random, depth + 1);
-                    (key.to_owned(), value)
-                })
-                .collect();
-            members.into()
+
+    fn fill(&mut self, schema: &Value, name: &str, depth: usize) -> Value {
+        let first = |key: &str| schema.get(key)?.as_array()?.first().cloned();
+        if let Some(given) = schema.get("const").or(schema.get("default")) {
+            return given.clone();
         }
-        "array" => {
-            let items = schema.get("items").unwrap_or(&Value::Null);
-            vec![fill(items, name, random, depth + 1)].into()
+        if let Some(given) = first("enum").or_else(|| first("examples")) {
+            return given;
         }
-        "integer" | "number" => least.unwrap_or((random.next() % 9 + 1) as i64).into(),
-        "boolean" => true.into(),
-        "null" => Value::Null,
-        _ => format!("{name} {}", random.next() % 100).into(),
+        if depth > 8 {
+            return Value::Null;
+        }
+        let reference = schema.get("$ref").and_then(Value::as_str);
+        if let Some(path) = reference.and_then(|reference| reference.strip_prefix('#')) {
+            let root = self.root;
+            return self.fill(root.pointer(path).unwrap_or(&Value::Null), name, depth + 1);
+        }
+        if let Some(branch) = first("anyOf").or_else(|| first("oneOf")).or_else(|| first("allOf")) {
+            return self.fill(&branch, name, depth + 1);
+        }
+        let kind = match schema.get("type") {
+            Some(Value::String(kind)) => kind.as_str(),
+            Some(Value::Array(kinds)) => kinds.first().and_then(Value::as_str).unwrap_or_default(),
+            _ if schema.get("properties").is_some() || depth == 0 => "object",
+            _ => "string",
+        };
+        let least = schema.get("minimum").and_then(Value::as_i64);
+        match kind {
+            "object" => self.object(schema, depth),
+            "array" => {
+                let items = schema.get("items").unwrap_or(&Value::Null);
+                let least = schema.get("minItems").and_then(Value::as_u64).unwrap_or(1).min(8);
+                (0..least).map(|_| self.fill(items, name, depth + 1)).collect()
+            }
+            "integer" | "number" => least.unwrap_or((self.random.next() % 9 + 1) as i64).into(),
+            "boolean" => true.into(),
+            "null" => Value::Null,
+            _ => format!("{name} {}", self.random.next() % 100).into(),
+        }
+    }
+
+    fn object(&mut self, schema: &Value, depth: usize) -> Value {
+        let required = schema.get("required").and_then(Value::as_array).into_iter().flatten();
+        let members: Map<String, Value> = required
+            .filter_map(Value::as_str)
+            .map(|key| {
+                let inner = schema.get("properties").and_then(|all| all.get(key));
+                let value = self.fill(inner.unwrap_or(&Value::Null), key, depth + 1);
+                (key.to_owned(), value)
+            })
+            .collect();
+        members.into()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
 
     fn situation(text: &str) -> Situation {
         Situation {
@@ -331,6 +371,7 @@ mod tests {
             choice: Choice::Auto,
             parallel: true,
             thinks: true,
+            format: AnswerFormat::Text,
             deltas: None,
         }
     }
@@ -403,7 +444,8 @@ mod tests {
                 "unit": {"enum": ["C", "F"]}, "yes": {"type": "boolean"}, "other": {"type": "string"},
                 "deep": {"type": "object", "required": ["x"], "properties": {"x": {"type": "null"}}},
                 "list": {"type": "array", "items": {"type": "boolean"}}}});
-        let input = fill(&schema, "input", &mut Random(1), 0);
+        let fill = |schema: &Value| Filler::new(schema, &mut Random(1)).fill(schema, "input", 0);
+        let input = fill(&schema);
         assert!(input["city"].as_str().unwrap().starts_with("city "));
         assert_eq!(input["days"], 3);
         assert_eq!(input["unit"], "C");
@@ -411,7 +453,30 @@ mod tests {
         assert_eq!(input["list"], json!([true]));
         assert_eq!(input["yes"], true);
         assert_eq!(input.get("other"), None);
-        assert_eq!(fill(&json!("cut"), "input", &mut Random(1), 0), json!({}));
+        assert_eq!(fill(&json!("cut")), json!({}));
+        let referring = json!({"$defs": {"row": {"type": "object", "required": ["key"],
+            "properties": {"key": {"const": "k"}}}}, "type": "object", "required": ["rows", "next"],
+            "properties": {"rows": {"type": "array", "minItems": 2, "items": {"$ref": "#/$defs/row"}},
+                "next": {"anyOf": [{"type": "null"}, {"$ref": "#"}]}}});
+        let expected = json!({"rows": [{"key": "k"}, {"key": "k"}], "next": null});
+        assert_eq!(fill(&referring), expected);
+    }
+
+    #[test]
+    fn answer_has_the_requested_format() {
+        let answered = |format| {
+            let situation = Situation { format, ..situation("hello") };
+            let script = write(&situation, &mut Random(1));
+            let Some(Piece::Text(text)) = script.pieces.last() else {
+                panic!("no text");
+            };
+            serde_json::from_str::<Value>(text).ok()
+        };
+        assert_eq!(answered(AnswerFormat::Text), None);
+        assert!(answered(AnswerFormat::Json).unwrap()["answer"].is_string());
+        let schema =
+            json!({"type": "object", "required": ["n"], "properties": {"n": {"const": 5}}});
+        assert_eq!(answered(AnswerFormat::Schema(schema)), Some(json!({"n": 5})));
     }
 
     #[test]

@@ -67,6 +67,7 @@ impl Composer<'_> {
             choice: request.choice(),
             parallel: request.parallel(),
             thinks: self.plan.thinks(!results.is_empty()),
+            format: request.format(),
             deltas: self.exchange.deltas(),
             results,
         }

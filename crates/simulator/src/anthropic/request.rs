@@ -6,7 +6,7 @@
 use http::HeaderMap;
 use serde_json::{Map, Value, json};
 
-use crate::script::{Choice, Tool};
+use crate::script::{AnswerFormat, Choice, Tool};
 
 /// The API version and the betas of a request.
 #[derive(Debug, Default)]
@@ -53,6 +53,7 @@ pub(crate) struct ParsedRequest {
     pub(crate) stop_sequences: Vec<String>,
     pub(crate) thinking: Value,
     pub(crate) effort: Option<String>,
+    pub(crate) output_schema: Value,
     pub(crate) tool_choice: Value,
     /// The mark for the last block.
     pub(crate) cache_control: Value,
@@ -81,6 +82,7 @@ impl ParsedRequest {
             stop_sequences: items(take("stop_sequences")).iter().map(text_of).collect(),
             thinking: take("thinking"),
             effort: output_config.get("effort").and_then(Value::as_str).map(str::to_owned),
+            output_schema: output_config["format"]["schema"].clone(),
             tool_choice: take("tool_choice"),
             cache_control: take("cache_control"),
             system: blocks(take("system")),
@@ -98,6 +100,13 @@ impl ParsedRequest {
             schema: tool["input_schema"].clone(),
         };
         own.into_iter().chain(provided).map(tool).collect()
+    }
+
+    pub(crate) fn format(&self) -> AnswerFormat {
+        match &self.output_schema {
+            Value::Null => AnswerFormat::Text,
+            schema => AnswerFormat::Schema(schema.clone()),
+        }
     }
 
     pub(crate) fn choice(&self) -> Choice {

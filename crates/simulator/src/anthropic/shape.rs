@@ -68,9 +68,12 @@ static BODY: Shape = Closed(&[
 
 const OUTPUT_CONFIG: Shape = Closed(&[
     optional("effort", Word(EFFORTS)),
-    optional("format", Rule(&Any, |format, _| check_schema(&format["schema"]))),
+    optional("format", Rule(&FORMAT, |format, _| check_schema(&format["schema"]))),
     optional("task_budget", Any).needs(BETA),
 ]);
+
+const FORMAT: Shape =
+    Closed(&[required("type", Word(&["json_schema"])), required("schema", Object)]);
 
 const SYSTEM_BLOCK: Tagged = Tagged { cases: &[("text", TEXT)], in_path: true, ..BY_TYPE };
 

@@ -62,6 +62,7 @@ impl Composer<'_> {
             choice: request.choice(),
             parallel: true,
             thinks: self.plan.thinks,
+            format: request.format(),
             deltas: self.exchange.deltas(),
         }
     }

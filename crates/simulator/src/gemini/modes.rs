@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::models::{Control, Model};
-use super::request::ParsedRequest;
+use super::request::{JSON_TYPE, ParsedRequest};
 use crate::refusal::Refusal;
 
 /// The thinking of one request.
@@ -49,8 +49,26 @@ impl ThinkingPlan {
     }
 }
 
+/// A schema needs the media type of JSON.
+fn check_format(config: &Value) -> Result<(), Refusal> {
+    let schemas = ["responseSchema", "responseJsonSchema"];
+    let given: Vec<&str> = schemas.into_iter().filter(|name| !config[*name].is_null()).collect();
+    if given.len() > 1 {
+        return Err(Refusal::invalid(
+            "Only one of response_schema and response_json_schema may be set.",
+        ));
+    }
+    if !given.is_empty() && config["responseMimeType"] != JSON_TYPE {
+        return Err(Refusal::invalid(
+            "Response schema only supports application/json response mime type.",
+        ));
+    }
+    Ok(())
+}
+
 /// Refuses what the model does not allow.
 pub(crate) fn check(request: &ParsedRequest, model: &Model) -> Result<(), Refusal> {
+    check_format(&request.config)?;
     let config = ThinkingConfig::read(request);
     let refuse = |message: &str| Err(Refusal::invalid(message));
     if config.level.is_some() && config.budget.is_some() {

@@ -6,7 +6,10 @@
 use serde_json::{Map, Value};
 
 use crate::draft::user_words;
-use crate::script::{Choice, Tool};
+use crate::script::{AnswerFormat, Choice, Tool};
+
+/// The media type of answers in JSON.
+pub(crate) const JSON_TYPE: &str = "application/json";
 
 /// A request for content or for its token count.
 #[derive(Debug)]
@@ -43,6 +46,19 @@ impl ParsedRequest {
     pub(crate) fn declarations(&self) -> impl Iterator<Item = &Value> {
         let lists = self.tools.iter();
         lists.flat_map(|tool| tool["functionDeclarations"].as_array().into_iter().flatten())
+    }
+
+    /// The format of the answer.
+    pub(crate) fn format(&self) -> AnswerFormat {
+        let own = &self.config["responseSchema"];
+        match (&self.config["responseJsonSchema"], own) {
+            (Value::Null, Value::Null) if self.config["responseMimeType"] == JSON_TYPE => {
+                AnswerFormat::Json
+            }
+            (Value::Null, Value::Null) => AnswerFormat::Text,
+            (Value::Null, own) => AnswerFormat::Schema(lowered(own)),
+            (schema, _) => AnswerFormat::Schema(schema.clone()),
+        }
     }
 
     /// The functions the model may call.

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use super::models;
 use crate::draft;
 use crate::exchange::ScenarioInput;
-use crate::script::{Choice, Situation, Tool};
+use crate::script::{AnswerFormat, Choice, Situation, Tool};
 use crate::signing::{Hash, hash};
 
 static NOTHING: Value = Value::Null;
@@ -139,6 +139,11 @@ impl ParsedRequest {
             choice: Choice::Auto,
             parallel: true,
             thinks: self.thinks(),
+            format: match self.get("format") {
+                Value::Object(schema) => AnswerFormat::Schema(schema.clone().into()),
+                format if format == "json" => AnswerFormat::Json,
+                _ => AnswerFormat::Text,
+            },
             deltas,
         }
     }

@@ -95,6 +95,7 @@ impl Composer<'_> {
             choice: request.choice(),
             parallel: request.parallel(),
             thinks: self.plan.thinks,
+            format: request.format(),
             deltas: self.exchange.deltas(),
         }
     }

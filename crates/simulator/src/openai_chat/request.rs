@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use crate::draft;
 use crate::exchange::ScenarioInput;
-use crate::script::{Choice, Tool};
+use crate::script::{AnswerFormat, Choice, Tool};
 use crate::signing::{Hash, hash};
 
 /// The provider makes this many choices at most.
@@ -90,6 +90,16 @@ impl ParsedRequest {
             schema: function["parameters"].clone(),
         };
         functions.into_iter().map(tool).collect()
+    }
+
+    /// The format of the answer.
+    pub(crate) fn format(&self) -> AnswerFormat {
+        let format = self.get("response_format");
+        match format["type"].as_str() {
+            Some("json_schema") => AnswerFormat::Schema(format["json_schema"]["schema"].clone()),
+            Some("json_object") => AnswerFormat::Json,
+            _ => AnswerFormat::Text,
+        }
     }
 
     pub(crate) fn choice(&self) -> Choice {

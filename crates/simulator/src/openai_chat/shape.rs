@@ -10,8 +10,8 @@ use super::variants::{ReasoningInput, ReasoningOutput, Variant};
 use crate::openai::{self, FUNCTION_NAME, refused};
 use crate::refusal::Refusal;
 use crate::shape::Shape::{
-    Any, Boolean, ClosedWhen, Either, Integer, List, ListOf, Named, Number, Object, Open, Pattern,
-    Refused, Text, When, Word,
+    Any, Boolean, Closed, ClosedWhen, Either, Integer, List, ListOf, Named, Number, Object, Open,
+    Pattern, Refused, Text, When, Word,
 };
 use crate::shape::{
     BY_TYPE, Checker, Flags, INTEGER, Problem, Shape, Step, Tagged, bracketed, optional, required,
@@ -33,6 +33,9 @@ pub(super) const ANTHROPIC_SWITCH: Flags = 32;
 pub(super) const DETAILS: Flags = 64;
 /// `thinking_blocks` are verified.
 pub(super) const BLOCKS: Flags = 128;
+
+/// Only `json_object` is known as a format of the answer.
+const NO_SCHEMAS: Flags = 256;
 
 const MAX_STOPS: usize = 4;
 const SERVICE_TIERS: &[&str] = &["auto", "default", "flex", "scale", "priority", "fast"];
@@ -59,7 +62,7 @@ const BODY: Shape = ClosedWhen(
         optional("presence_penalty", Number(-2.0, 2.0)),
         optional("frequency_penalty", Number(-2.0, 2.0)),
         optional("parallel_tool_calls", Boolean),
-        optional("response_format", Object),
+        optional("response_format", RESPONSE_FORMAT),
         optional("user", Text),
         optional("stop", Named("a string or an array of strings", &Either(&[Text, STOPS]))),
         optional("tools", When(OFFICIAL, &ListOf(1, usize::MAX, &TOOL), &List(&TOOL))),
@@ -84,6 +87,36 @@ const BODY: Shape = ClosedWhen(
         optional("web_search_options", Any),
     ],
 );
+
+const RESPONSE_FORMAT: Shape = Shape::Tagged(&Tagged {
+    cases: &[
+        ("text", Closed(&[optional("type", Any)])),
+        ("json_object", Closed(&[optional("type", Any)])),
+        (
+            "json_schema",
+            // Responses has these one level higher.
+            When(
+                NO_SCHEMAS,
+                &Refused,
+                &Closed(&[
+                    optional("type", Any),
+                    required(
+                        "json_schema",
+                        Closed(&[
+                            required("name", Text),
+                            optional("schema", Object),
+                            optional("strict", Boolean),
+                            optional("description", Text),
+                        ]),
+                    ),
+                ]),
+            ),
+        ),
+    ],
+    // Servers have grammars of their own.
+    others: When(OFFICIAL, &Refused, &Any),
+    ..BY_TYPE
+});
 
 const STOPS: Shape = When(OFFICIAL, &ListOf(0, MAX_STOPS, &Text), &List(&Text));
 
@@ -145,6 +178,7 @@ pub(super) fn checker(variant: &Variant, plan: &ThinkingPlan) -> Checker {
         && plan.reasoning_output == ReasoningOutput::Blocks;
     let conditions = [
         (variant.official, OFFICIAL),
+        (variant.refuses_schemas, NO_SCHEMAS),
         (no_reasoning, NO_REASONING),
         (variant.reasoning_output == ReasoningOutput::Chunks, CHUNKS),
         (variant.nine_character_ids, NINE_CHARACTER_IDS),

@@ -30,6 +30,8 @@ pub struct Variant {
     pub(crate) call_signing: CallSigning,
     /// The prompt's template reads the arguments of earlier calls, so they must be JSON.
     pub(crate) needs_json_arguments: bool,
+    /// The answer can be JSON, but no schema of it can be given.
+    pub(crate) refuses_schemas: bool,
     /// Ids of calls have nine letters and digits.
     pub(crate) nine_character_ids: bool,
     /// `completion_tokens` does not include reasoning; only `total_tokens` does.
@@ -128,6 +130,7 @@ const OPENAI: Variant = Variant {
     efforts: EFFORTS,
     call_signing: CallSigning::Never,
     needs_json_arguments: false,
+    refuses_schemas: false,
     nine_character_ids: false,
     reasoning_outside_completion: false,
     always_sends_usage: false,
@@ -157,6 +160,7 @@ static VARIANTS: &[Variant] = &[
     Variant {
         name: "deepseek-v4",
         reasoning_input: ReasoningInput::Required,
+        refuses_schemas: true,
         switches: &[Thinking, Effort],
         // Their own three, and two aliases.
         efforts: &["low", "medium", "high", "xhigh", "max"],
@@ -165,6 +169,7 @@ static VARIANTS: &[Variant] = &[
     Variant {
         name: "deepseek-r1",
         reasoning_input: ReasoningInput::Forbidden,
+        refuses_schemas: true,
         switches: &[],
         ..COMPATIBLE
     },
@@ -195,6 +200,7 @@ static VARIANTS: &[Variant] = &[
     Variant { name: "qwen", switches: &[Enable, Template], ..COMPATIBLE },
     Variant {
         name: "glm",
+        refuses_schemas: true,
         switches: &[Thinking, Effort],
         efforts: &["low", "medium", "high", "max"],
         ..COMPATIBLE

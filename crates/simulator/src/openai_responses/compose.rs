@@ -69,6 +69,7 @@ fn situation(exchange: &Exchange<'_>, request: &ParsedRequest, model: &Model) ->
         choice: request.choice(),
         parallel: request.parallel(),
         thinks: model.reasons() && request.effort(model) != "none",
+        format: request.format(),
         deltas: exchange.deltas(),
     }
 }
@@ -191,23 +192,22 @@ fn settings(request: &ParsedRequest, model: &Model) -> Map<String, Value> {
     let members = json!({
         "background": false,
         "conversation": null,
+        "frequency_penalty": 0.0,
         "instructions": given("instructions", Value::Null),
         "max_output_tokens": given("max_output_tokens", Value::Null),
         "max_tool_calls": given("max_tool_calls", Value::Null),
         "metadata": given("metadata", json!({})),
         "parallel_tool_calls": request.parallel(),
+        "presence_penalty": 0.0,
         "previous_response_id": given("previous_response_id", Value::Null),
         "prompt_cache_key": given("prompt_cache_key", Value::Null),
         "reasoning": { "effort": effort, "summary": request.get("reasoning")["summary"] },
         "safety_identifier": given("safety_identifier", Value::Null),
         "service_tier": "default",
         "store": request.store,
-        "temperature": given("temperature", Value::Null),
+        "temperature": given("temperature", json!(1.0)),
         "text": {
-            "format": match &text["format"] {
-                Value::Null => json!({ "type": "text" }),
-                format => format.clone(),
-            },
+            "format": format(&text["format"]),
             "verbosity": match &text["verbosity"] {
                 Value::Null => json!("medium"),
                 verbosity => verbosity.clone(),
@@ -216,7 +216,7 @@ fn settings(request: &ParsedRequest, model: &Model) -> Map<String, Value> {
         "tool_choice": given("tool_choice", json!("auto")),
         "tools": request.tools.iter().map(tool).collect::<Vec<Value>>(),
         "top_logprobs": given("top_logprobs", json!(0)),
-        "top_p": given("top_p", Value::Null),
+        "top_p": given("top_p", json!(1.0)),
         "truncation": given("truncation", json!("disabled")),
         "user": given("user", Value::Null),
     });
@@ -226,11 +226,33 @@ fn settings(request: &ParsedRequest, model: &Model) -> Map<String, Value> {
     }
 }
 
+/// The format of the text with its defaults filled in.
+fn format(given: &Value) -> Value {
+    let mut format = given.clone();
+    if format.is_null() {
+        return json!({ "type": "text" });
+    }
+    if format["type"] == "json_schema" {
+        fill(&mut format, "strict", &false.into());
+        fill(&mut format, "description", &Value::Null);
+    }
+    format
+}
+
 /// A tool with its defaults filled in: functions are strict.
 fn tool(tool: &Value) -> Value {
     let mut tool = tool.clone();
-    if tool["type"] == "function" && tool["strict"].is_null() {
-        tool["strict"] = true.into();
+    if tool["type"] == "function" {
+        fill(&mut tool, "strict", &true.into());
+        fill(&mut tool, "description", &Value::Null);
+        fill(&mut tool, "parameters", &Value::Null);
     }
     tool
+}
+
+/// Sets a member that is not set.
+fn fill(object: &mut Value, name: &str, value: &Value) {
+    if object[name].is_null() {
+        object[name] = value.clone();
+    }
 }

@@ -118,10 +118,10 @@ impl Writer {
                 if raw.is_some() {
                     item["content"] = json!([]);
                 }
-                if self.style != SignatureStyle::Start {
-                    let early =
-                        encrypted.as_ref().map(|text| text.get(..EARLY_CHARACTERS).unwrap_or(""));
-                    item["encrypted_content"] = early.into();
+                if let Some(whole) = encrypted
+                    && self.style != SignatureStyle::Start
+                {
+                    item["encrypted_content"] = whole.get(..EARLY_CHARACTERS).unwrap_or("").into();
                 }
                 if let Value::Object(members) = &mut item {
                     members.remove("status");

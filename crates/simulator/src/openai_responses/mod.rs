@@ -5,6 +5,7 @@ mod dialogue;
 mod events;
 mod item_ids;
 mod items;
+mod llama_cpp;
 mod models;
 mod refusal;
 mod reply;
@@ -155,9 +156,22 @@ async fn answer(
     let mut exchange = Exchange::open(simulator, &DIALECT, headers)?;
     let json = read(body)?;
     exchange.apply_scenario(|| scenario_input(&json, responses)).await?;
+    let is_llama_cpp = llama_cpp::is_wanted(&exchange, headers)?;
+    if is_llama_cpp {
+        exchange.set_style(SignatureStyle::Empty);
+    }
     let request = validate(&exchange, responses, headers, json, Endpoint::Responses)?;
+    if is_llama_cpp {
+        llama_cpp::check(&request)?;
+    }
     exchange.deliver(|exchange| {
         let reply = compose::compose(exchange, &request, Model::named(&request.model));
+        if is_llama_cpp {
+            return match request.stream {
+                true => Content::Events(llama_cpp::events(&reply)),
+                false => Content::Json(llama_cpp::json(&reply).to_string().into()),
+            };
+        }
         if request.store {
             let history = request.items.iter().map(|item| item.value.clone());
             let items = history.chain(reply.items()).collect();

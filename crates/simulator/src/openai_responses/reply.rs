@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use crate::prompt_cache::CacheUse;
 
 /// Replies depend on the request only, so their time is fixed.
-const CREATED: u64 = 1_794_700_000;
+pub(super) const CREATED: u64 = 1_794_700_000;
 
 /// A finished response.
 #[derive(Debug)]
@@ -77,8 +77,10 @@ impl Output {
         match &self.content {
             Content::Reasoning { summary, raw, encrypted } => {
                 let summary: Vec<Value> = summary.iter().map(|text| summary_part(text)).collect();
-                let mut item = json!({"id": self.id, "type": "reasoning", "summary": summary,
-                                      "encrypted_content": encrypted});
+                let mut item = json!({"id": self.id, "type": "reasoning", "summary": summary});
+                if let Some(encrypted) = encrypted {
+                    item["encrypted_content"] = encrypted.as_str().into();
+                }
                 if let Some(raw) = raw {
                     item["content"] = json!([raw_part(raw)]);
                 }

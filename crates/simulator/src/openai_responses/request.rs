@@ -10,7 +10,7 @@ use super::store::ResponseStore;
 use crate::draft::user_words;
 use crate::openai;
 use crate::prompt_cache::PromptPart;
-use crate::script::{Choice, Tool};
+use crate::script::{AnswerFormat, Choice, Tool};
 use crate::signing::{Hash, hash};
 
 /// A request for a response or for its token count.
@@ -102,6 +102,16 @@ impl ParsedRequest {
             schema: tool["parameters"].clone(),
         };
         self.tools.iter().filter(may).map(tool).collect()
+    }
+
+    /// The format of the answer.
+    pub(crate) fn format(&self) -> AnswerFormat {
+        let format = &self.get("text")["format"];
+        match format["type"].as_str() {
+            Some("json_schema") => AnswerFormat::Schema(format["schema"].clone()),
+            Some("json_object") => AnswerFormat::Json,
+            _ => AnswerFormat::Text,
+        }
     }
 
     pub(crate) fn choice(&self) -> Choice {

@@ -11,7 +11,7 @@ pub(crate) use self::check::Checker;
 use crate::refusal::Refusal;
 
 /// Conditions of one request that change its table, as bits. Each dialect names its own.
-pub(crate) type Flags = u8;
+pub(crate) type Flags = u16;
 
 /// What a JSON value must be.
 pub(crate) enum Shape {
