@@ -28,6 +28,7 @@ pub mod upstream;
 pub use backend::Backend;
 pub use gateway::Gateway;
 pub use settings::Settings;
+use throughline_codec::dialects::ReplyIdentity;
 pub use turn::request::IncomingRequest;
 
 /// Milliseconds since 1970. This is the only wall clock of the gateway.
@@ -35,4 +36,10 @@ pub fn unix_ms() -> u64 {
     std::time::SystemTime::now()
         .duration_since(std::time::UNIX_EPOCH)
         .map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+}
+
+/// The identity of a reply that begins now.
+pub fn reply_identity(id: impl Into<String>) -> ReplyIdentity {
+    let now = || unix_ms() / 1000;
+    ReplyIdentity { now, ..ReplyIdentity::new(id, now()) }
 }

@@ -7,6 +7,7 @@ mod client;
 mod conversation;
 mod gateway;
 mod metrics;
+pub mod open_responses;
 mod raw_upstream;
 mod simulator;
 mod small_disk;

@@ -273,6 +273,8 @@ pub struct ReplyIdentity {
     pub id: String,
     /// Unix time in seconds.
     pub created: u64,
+    /// Reads the clock, in the same unit. Some dialects also write when a reply ended.
+    pub now: fn() -> u64,
     /// The model that the reply names if the request names none.
     pub model: String,
     /// The members that carry reasoning as plain text, in dialects that have several.
@@ -280,11 +282,12 @@ pub struct ReplyIdentity {
 }
 
 impl ReplyIdentity {
-    /// An identity with the default members for reasoning.
+    /// An identity with the default members for reasoning. Its clock stands still.
     pub fn new(id: impl Into<String>, created: u64) -> Self {
         Self {
             id: id.into(),
             created,
+            now: || 0,
             model: String::new(),
             reasoning_fields: ["reasoning", "reasoning_content"].map(str::to_owned).to_vec(),
         }

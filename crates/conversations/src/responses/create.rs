@@ -18,7 +18,7 @@ use throughline_gateway::reply::ReplyBody;
 use throughline_gateway::thinking::random;
 use throughline_gateway::turn::request::{check_json, decompress_body};
 use throughline_gateway::turn::turn_reply::UnreadReply;
-use throughline_gateway::{IncomingRequest, unix_ms};
+use throughline_gateway::{IncomingRequest, reply_identity};
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tracing::Instrument;
 
@@ -291,7 +291,7 @@ impl Responses {
 
 /// The identity of a new response.
 pub(super) fn new_identity() -> ReplyIdentity {
-    ReplyIdentity::new(random::id(), unix_ms() / 1000)
+    reply_identity(random::id())
 }
 
 /// Removes the headers that describe the client's body, which is not sent.

@@ -23,12 +23,12 @@ use crate::relay::provider_report::SentThinking;
 use crate::relay::{Relay, SentRequest, SignatureForm};
 use crate::reply::ReplyBody;
 use crate::reply::translated::EventSource;
+use crate::reply_identity;
 use crate::turn::Attempt;
 use crate::turn::error_reply::{Reply, generated_reply, turn_error};
 use crate::turn::log::{BlockRecord, TurnError};
 use crate::turn::request::content_encoding;
 use crate::turn::turn_reply::{EventReply, ReplyHead, TurnReply, UnreadReply};
-use crate::unix_ms;
 use crate::upstream::UpstreamBody;
 use crate::upstream::refusal_policy::{RefusedRequest, RejectedBlocks};
 use crate::upstream::send::{MAX_ERROR_BYTES, OutboundRequest, error_text, read_plain};
@@ -304,7 +304,7 @@ impl Gateway {
 
 /// The id and time of a reply that the gateway writes.
 pub(crate) fn identity(id: &str) -> ReplyIdentity {
-    ReplyIdentity::new(id.strip_prefix("turn_").unwrap_or(id), unix_ms() / 1000)
+    reply_identity(id.strip_prefix("turn_").unwrap_or(id))
 }
 
 /// The fault of a provider's error.

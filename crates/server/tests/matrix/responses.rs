@@ -1,7 +1,8 @@
 //! Clients of the Responses dialect: one sends every item back unchanged and stores nothing, the
 //! other sends only new items and names the previous response.
 
-use serde_json::json;
+use serde_json::{Value, json};
+use throughline_testkit::open_responses;
 
 use crate::test_client::{
     Call, ClientRequest, ClientView, History, TestClient, events, list, parameters, text,
@@ -68,15 +69,17 @@ impl TestClient for Responses {
 
     fn read(&mut self, body: &str, stream: bool) -> ClientView {
         let response = if stream {
-            let all = events(body);
-            let numbers = all.iter().map(|event| event["sequence_number"].as_u64());
-            assert!(numbers.eq((0..).map(Some).take(all.len())), "{body}");
-            let last = all.last().expect("events");
-            assert_eq!(last["type"], "response.completed", "{last}");
-            last["response"].clone()
+            open_responses::check_events(&events(body))
         } else {
-            serde_json::from_str(body).expect("JSON")
+            let response = serde_json::from_str(body).expect("JSON");
+            open_responses::check_response(&response);
+            response
         };
+        assert_eq!(response["status"], "completed", "{response}");
+        let messages = list(&response["output"]).filter(|item| item["type"] == "message");
+        let empty =
+            |item: &Value| list(&item["content"]).all(|part| text(&part["text"]).is_empty());
+        assert_eq!(messages.filter(|item| empty(item)).count(), 0, "{response}");
         let mut view = ClientView::default();
         for item in list(&response["output"]) {
             match text(&item["type"]) {

@@ -77,11 +77,12 @@ impl ClientDialect for OpenAiResponses {
     }
 
     fn read_request(&self, parts: &RequestParts<'_>) -> Result<Accepted, Fault> {
-        Ok(Accepted::new(client_request::read(parts)?, StoreMembers::default()))
+        let (request, members) = client_request::read(parts)?;
+        Ok(Accepted::new(request, members))
     }
 
     fn session(&self) -> Box<dyn Session> {
-        Box::new(StoreMembers::default())
+        Box::new(RepeatedMembers::default())
     }
 
     fn write_fault(&self, fault: &Fault, _: &str) -> (u16, Vec<u8>) {
@@ -97,11 +98,21 @@ impl ClientDialect for OpenAiResponses {
     }
 }
 
-/// Members of a response that the conversation store decides.
+/// Members of a request that its response repeats, without a canonical form of their own.
 #[derive(Clone, Debug, Default)]
-struct StoreMembers(Map<String, Value>);
+struct RepeatedMembers(Map<String, Value>);
 
-impl Session for StoreMembers {
+impl RepeatedMembers {
+    /// The end user has two names, and the canonical request has one field for both.
+    const USER: [&str; 2] = ["user", "safety_identifier"];
+
+    fn of(body: &Map<String, Value>) -> Self {
+        let named = Self::USER.iter().filter_map(|name| body.get_key_value(*name));
+        Self(named.map(|(name, value)| (name.clone(), value.clone())).collect())
+    }
+}
+
+impl Session for RepeatedMembers {
     fn reply_writer(&self, request: &Request, identity: &ReplyIdentity) -> Box<dyn ReplyWriter> {
         Box::new(client_reply::Writer::new(request, self, identity))
     }

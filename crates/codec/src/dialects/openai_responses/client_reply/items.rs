@@ -10,6 +10,7 @@ use crate::json::{decode, escape};
 pub(super) struct Item {
     pub(super) position: u32,
     pub(super) kind: Kind,
+    /// Empty until the client knows the item.
     pub(super) id: String,
     /// All bytes of a delta before its text; empty before the first delta.
     pub(super) delta: String,
@@ -43,6 +44,33 @@ impl Kind {
 }
 
 impl Item {
+    /// An item without an index.
+    pub(super) fn new(kind: Kind) -> Self {
+        Self {
+            position: 0,
+            kind,
+            id: String::new(),
+            delta: String::new(),
+            text: String::new(),
+            signature: String::new(),
+            annotations: Vec::new(),
+            call: String::new(),
+            name: String::new(),
+        }
+    }
+
+    /// Gives it the next index, and an id.
+    pub(super) fn assign_index(&mut self, identity: &str, items: &mut u32) {
+        self.position = *items;
+        *items += 1;
+        let sort = match self.kind {
+            Kind::Text | Kind::Refusal => "msg",
+            Kind::Reasoning => "rs",
+            Kind::Call => "fc",
+        };
+        self.id = format!("{sort}_{identity}_{}", self.position);
+    }
+
     /// The position of the item, as members of an event.
     pub(super) fn at(&self) -> String {
         format!(",\"output_index\":{}", self.position)
@@ -102,13 +130,13 @@ impl Item {
             Kind::Reasoning => {
                 let part = if text.is_empty() { String::new() } else { self.part() };
                 let encrypted = if signature.is_empty() {
-                    "null".to_owned()
+                    String::new()
                 } else {
-                    format!("\"{signature}\"")
+                    format!(",\"encrypted_content\":\"{signature}\"")
                 };
                 format!(
                     "{{\"id\":\"{id}\",\"type\":\"reasoning\",\"status\":\"{status}\",\
-                     \"summary\":[{part}],\"encrypted_content\":{encrypted}}}"
+                     \"summary\":[{part}]{encrypted}}}"
                 )
             }
             Kind::Call => format!(

@@ -11,8 +11,8 @@ use throughline_canonical::{
 };
 
 use self::items::{Item, Kind, escaped};
-use self::response::{Ending, error, settings, usage};
-use super::{NAME, StoreMembers};
+use self::response::{Ending, ResponseObject, error, settings, usage};
+use super::{NAME, RepeatedMembers};
 use crate::dialects::shared::number::write_number;
 use crate::dialects::{ReplyIdentity, ReplyWriter};
 use crate::json::escape;
@@ -24,11 +24,15 @@ pub(super) mod response;
 /// Writes one reply.
 #[derive(Default)]
 pub(super) struct Writer {
-    /// The unique id of the reply.
+    /// The id of the response.
+    id: String,
+    /// The unique part of it, which the ids of items share.
     identity: String,
     /// The constant members of the response, after its status.
     settings: String,
     created: u64,
+    /// Reads the clock.
+    now: Option<fn() -> u64>,
     sequence: u64,
     progress: Progress,
     /// Open items, by the index of their block.
@@ -47,6 +51,8 @@ pub(super) struct Writer {
     usage: Usage,
     /// Whether the model declined in words.
     refused: bool,
+    /// Whether a text ended without a character.
+    had_empty_text: bool,
     /// The final response.
     last: Option<String>,
 }
@@ -60,11 +66,17 @@ enum Progress {
 }
 
 impl Writer {
-    pub(super) fn new(request: &Request, store: &StoreMembers, identity: &ReplyIdentity) -> Self {
+    pub(super) fn new(
+        request: &Request,
+        repeated: &RepeatedMembers,
+        identity: &ReplyIdentity,
+    ) -> Self {
         Self {
+            id: format!("resp_{}", escaped(&identity.id)),
             identity: escaped(&identity.id),
-            settings: settings(request, identity.model(request), store),
+            settings: settings(request, identity.model(request), repeated),
             created: identity.created,
+            now: Some(identity.now),
             ..Self::default()
         }
     }
@@ -98,21 +110,17 @@ impl Writer {
         self.refused |= kind == Kind::Refusal;
         // A repeated index is another block.
         self.end_block(number, "completed", out);
-        let mut item = self.item(kind);
+        let mut item = Item::new(kind);
         if let BlockStart::ToolCall { id, name } = block {
             item.call = escaped(id);
             item.name = escaped(name);
         }
-        let json = item.json("in_progress");
-        self.event("response.output_item.added", &[&item.at(), ",\"item\":", &json], out);
-        if matches!(kind, Kind::Text | Kind::Refusal) {
-            self.event(
-                "response.content_part.added",
-                &[&item.part_at(), ",\"part\":", &item.part()],
-                out,
-            );
-        }
         self.open.insert(number, item);
+        // A text that stays empty only carries a signature, which this dialect has no member for.
+        // Clients take the last message for the answer, so it must not become one.
+        if kind != Kind::Text {
+            self.announce(number, out);
+        }
         match block {
             BlockStart::Text { text } | BlockStart::Refusal { text } => {
                 self.grow(number, text, out);
@@ -126,31 +134,35 @@ impl Writer {
         }
     }
 
-    fn item(&mut self, kind: Kind) -> Item {
-        let position = self.items;
-        self.items += 1;
-        let sort = match kind {
-            Kind::Text | Kind::Refusal => "msg",
-            Kind::Reasoning => "rs",
-            Kind::Call => "fc",
+    /// Gives an open item its index and tells the client about it, once.
+    fn announce(&mut self, number: u32, out: &mut Vec<u8>) {
+        let Some(item) = self.open.get_mut(&number).filter(|item| item.id.is_empty()) else {
+            return;
         };
-        Item {
-            position,
-            kind,
-            id: format!("{sort}_{}_{position}", self.identity),
-            delta: String::new(),
-            text: String::new(),
-            signature: String::new(),
-            annotations: Vec::new(),
-            call: String::new(),
-            name: String::new(),
+        item.assign_index(&self.identity, &mut self.items);
+        let sequence = &mut self.sequence;
+        let (at, json) = (item.at(), item.json("in_progress"));
+        write_event("response.output_item.added", &[&at, ",\"item\":", &json], sequence, out);
+        if matches!(item.kind, Kind::Text | Kind::Refusal) {
+            let part = [&item.part_at(), ",\"part\":", &item.part()];
+            write_event("response.content_part.added", &part, sequence, out);
         }
+    }
+
+    fn item(&mut self, kind: Kind) -> Item {
+        let mut item = Item::new(kind);
+        item.assign_index(&self.identity, &mut self.items);
+        item
     }
 
     /// Writes a delta. Long replies consist of these, so this only writes the bytes and the copy
     /// for the end.
     fn grow(&mut self, number: u32, text: &str, out: &mut Vec<u8>) {
-        let Some(item) = self.open.get_mut(&number).filter(|_| !text.is_empty()) else {
+        if text.is_empty() {
+            return;
+        }
+        self.announce(number, out);
+        let Some(item) = self.open.get_mut(&number) else {
             return;
         };
         if item.delta.is_empty() {
@@ -196,8 +208,16 @@ impl Writer {
             // Clients parse arguments as JSON, and an empty text is not JSON.
             self.grow(number, "{}", out);
         }
+        let cited = self.citations.remove(&number).unwrap_or_default();
+        if !cited.is_empty() {
+            self.announce(number, out);
+        }
         let mut item = self.open.remove(&number)?;
-        item.cite(&self.citations.remove(&number).unwrap_or_default());
+        if item.id.is_empty() {
+            self.had_empty_text = true;
+            return None;
+        }
+        item.cite(&cited);
         Some(item)
     }
 
@@ -285,6 +305,11 @@ impl Writer {
             let text = words.to_owned().into();
             self.begin(0, &BlockStart::Refusal { text }, out);
             self.end_block(0, "completed", out);
+        } else if self.items == 0 && self.had_empty_text {
+            // The model said nothing at all.
+            self.open.insert(0, Item::new(Kind::Text));
+            self.announce(0, out);
+            self.end_block(0, ending.status, out);
         }
         self.progress = Progress::Ended;
         let output = self.output();
@@ -321,12 +346,12 @@ impl Writer {
         output: &str,
         usage: &str,
     ) -> String {
-        let Self { identity, created, settings, .. } = self;
-        format!(
-            "{{\"id\":\"resp_{identity}\",\"object\":\"response\",\"created_at\":{created},\
-             \"status\":\"{status}\",\"error\":{error},\"incomplete_details\":{details},{settings},\
-             \"output\":[{output}],\"usage\":{usage}}}"
-        )
+        let Self { id, settings, created, .. } = self;
+        let clock = self.now.filter(|_| status == "completed");
+        let completed = clock.map(|now| now().max(*created));
+        let created = *created;
+        ResponseObject { id, created, completed, status, error, details, settings, output, usage }
+            .to_string()
     }
 }
 
@@ -393,9 +418,11 @@ impl ReplyWriter for Writer {
 
     fn whole(&self, reply: &Reply) -> Vec<u8> {
         let mut writer = Self {
+            id: self.id.clone(),
             identity: self.identity.clone(),
             settings: self.settings.clone(),
             created: self.created,
+            now: self.now,
             progress: Progress::Writing,
             usage: reply.usage,
             ..Self::default()
@@ -409,6 +436,9 @@ impl ReplyWriter for Writer {
         };
         let last = reply.content.len().saturating_sub(1);
         for (position, block) in reply.content.iter().enumerate() {
+            if is_empty_text(block) {
+                continue;
+            }
             if let Block::Opaque { dialect, value } = block
                 && dialect == NAME
                 && value.is_object()
@@ -433,6 +463,9 @@ impl ReplyWriter for Writer {
             let mut item = writer.item(Kind::Refusal);
             item.text = escaped(words);
             writer.done.push((item.position, item.json("completed")));
+        } else if writer.items == 0 && reply.content.iter().any(is_empty_text) && ending.is_ok() {
+            let item = writer.item(Kind::Text);
+            writer.done.push((item.position, item.json(status)));
         }
         let error = match (ending, &reply.fault) {
             (_, Some(fault)) => error(fault),
@@ -479,6 +512,11 @@ impl Writer {
             Block::ToolResult { .. } | Block::Media { .. } | Block::Opaque { .. } => None,
         }
     }
+}
+
+/// Whether a block is a text without a character or a source. See [`Writer::begin`].
+fn is_empty_text(block: &Block) -> bool {
+    matches!(block, Block::Text { text, citations, .. } if text.is_empty() && citations.is_empty())
 }
 
 /// The explanation of a refusal, if the model declined without words. It takes the place of those

@@ -114,7 +114,7 @@ mod tests {
 
     use throughline_canonical::{BlockStart, Delta, EndReason, Request};
 
-    use super::super::super::StoreMembers;
+    use super::super::super::RepeatedMembers;
     use super::super::super::state::{Progress, step};
     use super::*;
     use crate::dialects::ReplyIdentity;
@@ -123,7 +123,7 @@ mod tests {
     fn steps_are_those_that_a_reader_of_the_events_finds() {
         let (request, identity) = (Request::default(), ReplyIdentity::new("7", 5));
         let mut recorder =
-            Recorder::new(Writer::new(&request, &StoreMembers::default(), &identity));
+            Recorder::new(Writer::new(&request, &RepeatedMembers::default(), &identity));
         let text = |text: &'static str| Cow::Borrowed(text);
         let events = [
             Event::MessageStarted { id: text("x"), model: text("m") },

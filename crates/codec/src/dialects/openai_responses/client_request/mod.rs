@@ -10,7 +10,7 @@ use throughline_canonical::{
 };
 
 use self::items::Conversation;
-use super::{NAME, state};
+use super::{NAME, RepeatedMembers, state};
 use crate::dialects::RequestParts;
 use crate::dialects::shared::losses::Losses;
 use crate::json::{Node, read_object};
@@ -40,9 +40,11 @@ const KNOWN: &[&str] = &[
     "stream_options",
 ];
 
-/// Reads a request.
-pub(super) fn read(parts: &RequestParts<'_>) -> Result<Lossy<Request>, Fault> {
-    read_value(&read_object(parts.body, parts.max_depth)?, 0)
+/// Reads a request, and what only its response repeats.
+pub(super) fn read(parts: &RequestParts<'_>) -> Result<(Lossy<Request>, RepeatedMembers), Fault> {
+    let body = read_object(parts.body, parts.max_depth)?;
+    let request = read_value(&body, 0)?;
+    Ok((request, body.as_object().map(RepeatedMembers::of).unwrap_or_default()))
 }
 
 /// Reads a request that was parsed already. The client did not send the first `history` items.

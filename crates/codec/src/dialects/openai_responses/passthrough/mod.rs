@@ -2,13 +2,13 @@
 
 use throughline_canonical::{Fault, Request, Usage};
 
-use super::client_reply::response::{error, settings, usage};
-use super::{OpenAiResponses, StoreMembers};
+use super::client_reply::response::{ResponseObject, error, settings, usage};
+use super::{OpenAiResponses, RepeatedMembers};
 use crate::dialects::RequestParts;
 use crate::dialects::opaque_outline::OpaqueOutline;
 use crate::dialects::passthrough::{ModelNameSpan, Passthrough, StreamInjector, close_event};
 use crate::framing::sse::Frame;
-use crate::json::{Kind, Span, each_member, find_member, number, text};
+use crate::json::{Kind, Span, each_member, escape, find_member, number, text};
 
 mod outline;
 
@@ -96,15 +96,25 @@ impl StreamInjector for Injector {
         let error = error(fault);
         let mut out = Vec::new();
         close_event(half, &error, &mut out);
-        let id = serde_json::Value::from(self.id.as_str());
-        let settings = settings(&Request::default(), &self.model, &StoreMembers::default());
+        let mut id = String::new();
+        escape(&self.id, &mut id);
+        let settings = settings(&Request::default(), &self.model, &RepeatedMembers::default());
         let usage = usage(&Usage::default());
-        let (sequence, created) = (self.sequence.saturating_add(1), self.created);
+        let response = ResponseObject {
+            id: &id,
+            created: self.created,
+            completed: None,
+            status: "failed",
+            error: &error,
+            details: "null",
+            settings: &settings,
+            output: "",
+            usage: &usage,
+        };
+        let sequence = self.sequence.saturating_add(1);
         let event = format!(
-            "event: response.failed\ndata: {{\"type\":\"response.failed\",\"sequence_number\":{sequence},\
-             \"response\":{{\"id\":{id},\"object\":\"response\",\"created_at\":{created},\
-             \"status\":\"failed\",\"error\":{error},\"incomplete_details\":null,{settings},\
-             \"output\":[],\"usage\":{usage}}}}}\n\n"
+            "event: response.failed\ndata: {{\"type\":\"response.failed\",\
+             \"sequence_number\":{sequence},\"response\":{response}}}\n\n"
         );
         out.extend_from_slice(event.as_bytes());
         out

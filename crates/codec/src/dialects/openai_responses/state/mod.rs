@@ -10,7 +10,7 @@ use throughline_canonical::Fault;
 
 use super::client_reply::Writer;
 pub use super::client_reply::recorder::{Recorder, Written, WrittenEvent};
-use super::{StoreMembers, client_request};
+use super::{RepeatedMembers, client_request};
 use crate::dialects::{Accepted, ReplyIdentity};
 use crate::json::read_object;
 
@@ -147,7 +147,7 @@ impl StatefulRequest {
         added: &[Value],
         streams: bool,
     ) -> Result<StatefulTurn, Fault> {
-        let store = self.store_members();
+        let repeated = self.repeated_members();
         let mut body = self.body;
         // Members of a wrong type stay, so that the reader reports them.
         body.retain(|name, value| !STATE.contains(&name.as_str()) || !has_right_type(name, value));
@@ -167,12 +167,12 @@ impl StatefulRequest {
             body.insert("stream".to_owned(), streams.into());
         }
         let read = client_request::read_value(&Value::Object(body), history_length)?;
-        Ok(StatefulTurn { accepted: Accepted::new(read, store.clone()), store })
+        Ok(StatefulTurn { accepted: Accepted::new(read, repeated.clone()), repeated })
     }
 
     /// The members of the response that repeat what the request says about state.
-    fn store_members(&self) -> StoreMembers {
-        let mut members = Map::new();
+    fn repeated_members(&self) -> RepeatedMembers {
+        let RepeatedMembers(mut members) = RepeatedMembers::of(&self.body);
         members.insert("store".to_owned(), self.store().into());
         members.insert("background".to_owned(), self.background().into());
         if let Some(previous) = self.previous() {
@@ -181,7 +181,7 @@ impl StatefulRequest {
         if let Some(conversation) = self.conversation() {
             members.insert("conversation".to_owned(), json!({"id": conversation}));
         }
-        StoreMembers(members)
+        RepeatedMembers(members)
     }
 }
 
@@ -190,13 +190,13 @@ impl StatefulRequest {
 pub struct StatefulTurn {
     /// The request.
     pub accepted: Accepted,
-    store: StoreMembers,
+    repeated: RepeatedMembers,
 }
 
 impl StatefulTurn {
     /// A recorder of the reply.
     pub fn recorder(&self, identity: &ReplyIdentity) -> Recorder {
-        Recorder::new(Writer::new(&self.accepted.request, &self.store, identity))
+        Recorder::new(Writer::new(&self.accepted.request, &self.repeated, identity))
     }
 }
 

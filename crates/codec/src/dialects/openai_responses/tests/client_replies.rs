@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 use throughline_canonical::{
-    Block, BlockStart, Delta, EndReason, Event, Fault, FaultKind, Reply, Request, Usage,
+    Block, BlockStart, Delta, EndReason, Event, Fault, FaultKind, Fold, Reply, Request, Usage,
 };
 
 use super::writer;
+use crate::dialects::openai_responses::OpenAiResponses;
+use crate::dialects::{ClientDialect, ReplyIdentity};
 use crate::framing::sse::Framer;
 
 pub(super) fn request() -> Request {
@@ -24,7 +26,7 @@ pub(super) fn written(events: &[Event<'_>]) -> Vec<u8> {
 }
 
 /// The events of a stream. The name of each equals its type.
-fn events(bytes: &[u8]) -> Vec<Value> {
+pub(super) fn events(bytes: &[u8]) -> Vec<Value> {
     let mut all = Vec::new();
     let mut framer = Framer::new(1 << 24);
     framer.push(bytes, |frame, _| {
@@ -267,7 +269,7 @@ fn events_have_the_exact_bytes_of_the_wire() {
     let (items, _) = items.split_once("event: response.completed\n").unwrap();
     assert_eq!(
         items,
-        r#"data: {"type":"response.output_item.added","sequence_number":2,"output_index":0,"item":{"id":"rs_x7_0","type":"reasoning","status":"in_progress","summary":[],"encrypted_content":null}}
+        r#"data: {"type":"response.output_item.added","sequence_number":2,"output_index":0,"item":{"id":"rs_x7_0","type":"reasoning","status":"in_progress","summary":[]}}
 
 event: response.reasoning_summary_part.added
 data: {"type":"response.reasoning_summary_part.added","sequence_number":3,"item_id":"rs_x7_0","output_index":0,"summary_index":0,"part":{"type":"summary_text","text":""}}
@@ -282,7 +284,7 @@ event: response.reasoning_summary_part.done
 data: {"type":"response.reasoning_summary_part.done","sequence_number":6,"item_id":"rs_x7_0","output_index":0,"summary_index":0,"part":{"type":"summary_text","text":"a"}}
 
 event: response.output_item.done
-data: {"type":"response.output_item.done","sequence_number":7,"output_index":0,"item":{"id":"rs_x7_0","type":"reasoning","status":"completed","summary":[{"type":"summary_text","text":"a"}],"encrypted_content":null}}
+data: {"type":"response.output_item.done","sequence_number":7,"output_index":0,"item":{"id":"rs_x7_0","type":"reasoning","status":"completed","summary":[{"type":"summary_text","text":"a"}]}}
 
 "#
     );
@@ -370,8 +372,8 @@ fn deltas_without_a_block_are_dropped() {
         ended(EndReason::Stop),
         delta(0, Delta::Text("late".into())),
     ]));
-    assert_eq!(response["output"][0]["content"][0]["text"], "");
-    assert_eq!(response["output"][1]["summary"][0]["text"], "text in thought");
+    assert_eq!(response["output"].as_array().unwrap().len(), 1);
+    assert_eq!(response["output"][0]["summary"][0]["text"], "text in thought");
 }
 
 #[test]
@@ -386,6 +388,60 @@ fn a_reused_index_is_a_new_block() {
     let texts: Vec<&Value> =
         [0, 1].map(|place: usize| &response["output"][place]["content"][0]["text"]).to_vec();
     assert_eq!(texts, ["a", "bc"]);
+}
+
+#[test]
+fn empty_text_is_a_message_only_if_there_is_nothing_else() {
+    let signed = |index| delta(index, Delta::Signature("made elsewhere".into()));
+    for (events, kinds) in [
+        (vec![begin(0, text("a")), end(0), begin(1, text("")), signed(1), end(1)], vec!["message"]),
+        (vec![begin(0, text("")), end(0), begin(1, thinking("a")), end(1)], vec!["reasoning"]),
+        (vec![begin(0, text("")), signed(0), end(0)], vec!["message"]),
+        (vec![begin(0, text(""))], vec!["message"]),
+        (vec![], vec![]),
+    ] {
+        let mut fold = Fold::default();
+        let events: Vec<_> = events.into_iter().chain([ended(EndReason::Stop)]).collect();
+        events.iter().for_each(|event| fold.push(event));
+        let streamed = check_stream(&written(&events));
+        let whole = writer(&request()).whole(&fold.finish());
+        let whole: Value = serde_json::from_slice(&whole).unwrap();
+        for response in [streamed, whole] {
+            let items = response["output"].as_array().unwrap();
+            let found: Vec<&str> =
+                items.iter().map(|item| item["type"].as_str().unwrap()).collect();
+            assert_eq!(found, kinds, "{response}");
+        }
+    }
+}
+
+#[test]
+fn response_has_every_member_of_the_specification() {
+    let identity = ReplyIdentity { now: || 1_794_700_005, ..super::identity() };
+    let mut writer = OpenAiResponses.session().reply_writer(&request(), &identity);
+    let mut out = Vec::new();
+    for event in [begin(0, text("a")), end(0), ended(EndReason::Stop)] {
+        writer.push(&event, &mut out);
+    }
+    let all = events(&out);
+    assert_eq!(all[0]["response"]["completed_at"], Value::Null);
+    let response = check_stream(&out);
+    assert_eq!(response["completed_at"], 1_794_700_005);
+    for (member, value) in [
+        ("background", json!(false)),
+        ("temperature", json!(1.0)),
+        ("top_p", json!(1.0)),
+        ("presence_penalty", json!(0.0)),
+        ("frequency_penalty", json!(0.0)),
+        ("top_logprobs", json!(0)),
+        ("max_tool_calls", Value::Null),
+        ("service_tier", json!("default")),
+        ("safety_identifier", Value::Null),
+        ("prompt_cache_key", Value::Null),
+        ("user", Value::Null),
+    ] {
+        assert_eq!(response.get(member), Some(&value), "{member}");
+    }
 }
 
 #[test]
@@ -416,6 +472,8 @@ fn a_response_echoes_its_request() {
     let asked = json!({
         "model": "m", "input": "hi", "instructions": "Be brief.", "max_output_tokens": 99, "temperature": 0.5, "top_p": 0.9,
         "metadata": {"a": "b"}, "parallel_tool_calls": false, "previous_response_id": "resp_0", "truncation": "auto",
+        "user": "u", "safety_identifier": "s", "prompt_cache_key": "k", "service_tier": "flex", "max_tool_calls": 3,
+        "top_logprobs": 2, "presence_penalty": 0.5, "frequency_penalty": 0.25,
         "tool_choice": {"type": "function", "name": "f"},
         "reasoning": {"effort": "low", "summary": "concise"},
         "text": {"format": {"type": "json_schema", "name": "n", "schema": {"type": "object"}, "strict": true, "description": "d"}, "verbosity": "low"},
