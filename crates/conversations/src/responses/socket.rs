@@ -76,16 +76,27 @@ impl Socket {
             Err(_) => None,
         };
         let to = EventSender { events, stream_id };
+        let previous = match &parsed {
+            Ok(body) => body.get("previous_response_id").and_then(Value::as_str).map(str::to_owned),
+            Err(_) => None,
+        };
         let answered = match parsed {
             Ok(body) => self.answer(body, &to).await,
-            Err(fault) => Err(fault),
+            Err(fault) => Err(fault.into()),
         };
+        // A client must not continue what has failed: it sends its history again.
+        if !matches!(answered, Ok(Answered { failed: false, .. }))
+            && let Some(previous) = &previous
+        {
+            self.forget(previous);
+        }
         match answered {
-            Ok(sent) => sent,
-            Err(fault) => {
+            Ok(answered) => answered.sent,
+            Err(Refusal::Fault(fault)) => {
                 let (status, body) = self.incoming.dialect.write_fault(&fault, "");
-                to.send(refusal(status, &body)).await
+                to.send(error_event(status, &body)).await
             }
+            Err(Refusal::Event(event)) => to.send(event).await,
         }
     }
 
@@ -93,16 +104,14 @@ impl Socket {
         &mut self,
         mut body: Map<String, Value>,
         to: &EventSender<'_>,
-    ) -> Result<Result<(), mpsc::error::SendError<String>>, Fault> {
+    ) -> Result<Answered, Refusal> {
         body.remove(STREAM_ID);
         match body.remove("type").as_ref().and_then(Value::as_str) {
             Some("response.create") => {}
             kind => {
                 let kind = kind.unwrap_or_default();
-                return Err(Fault::at(
-                    "type",
-                    format!("`{kind}` is not supported; use `response.create`"),
-                ));
+                let what = format!("`{kind}` is not supported; use `response.create`");
+                return Err(Fault::at("type", what).into());
             }
         }
         let request = StatefulRequest::new(body);
@@ -132,22 +141,24 @@ impl Socket {
                 let event = json!({"type": kind, "sequence_number": number, "response": response});
                 sent = to.send(event.to_string()).await;
             }
-            return Ok(sent);
+            return Ok(Answered { sent, failed: false });
         }
         let permit = self.responses.gateway.admit()?;
         let mut incoming = self.new_request();
         drop_body_headers(&mut incoming);
         let events = tokio::select! {
             events = self.responses.gateway.turn_events(incoming, stateful_turn.accepted, permit) => events,
-            () = to.events.closed() => return Ok(Ok(())),
+            () = to.events.closed() => return Ok(Answered { sent: Ok(()), failed: false }),
         };
         let events = match events {
             Ok(events) => events,
             Err(finished) => {
                 let status = finished.reply.status();
                 let whole = finished.reply.into_body().collect().await.map(Collected::to_bytes);
-                let event = refusal(status.as_u16(), &whole.unwrap_or_default());
-                return Ok(to.send(event).await);
+                return Err(Refusal::Event(error_event(
+                    status.as_u16(),
+                    &whole.unwrap_or_default(),
+                )));
             }
         };
         let reply = ReplyEvents::new(events, recorder);
@@ -158,11 +169,13 @@ impl Socket {
                 let _ = to.send(event.data().to_owned()).await;
             }
         }
+        let mut failed = false;
         if let Some(response) = recording.response() {
+            failed = response.get("status").is_some_and(|status| status == "failed");
             let items = past.chain(output(response).iter().cloned());
             self.remember(response, items.collect());
         }
-        Ok(Ok(()))
+        Ok(Answered { sent: Ok(()), failed })
     }
 
     /// The history of a request, its ownership, and whether the history is stored.
@@ -202,6 +215,12 @@ impl Socket {
         }
     }
 
+    /// Forgets a response of this connection. If it is also stored, it can still be continued.
+    fn forget(&mut self, id: &str) {
+        self.recent.retain(|past| past.id != id);
+        self.bytes = self.recent.iter().map(|past| past.bytes).sum();
+    }
+
     /// The connection's first request, as a new request.
     fn new_request(&self) -> IncomingRequest {
         IncomingRequest {
@@ -213,6 +232,27 @@ impl Socket {
             pin: self.incoming.pin.clone(),
             began: Instant::now(),
         }
+    }
+}
+
+/// The end of a message that was answered with a response.
+struct Answered {
+    sent: Result<(), mpsc::error::SendError<String>>,
+    /// Whether the response says that it failed.
+    failed: bool,
+}
+
+/// Why a message gets no response.
+enum Refusal {
+    /// A fault that is not written yet.
+    Fault(Fault),
+    /// An error event.
+    Event(String),
+}
+
+impl From<Fault> for Refusal {
+    fn from(fault: Fault) -> Self {
+        Self::Fault(fault)
     }
 }
 
@@ -235,8 +275,15 @@ impl EventSender<'_> {
     }
 }
 
-/// An error event in the format of this dialect.
-fn refusal(status: u16, body: &[u8]) -> String {
-    let body: Value = serde_json::from_slice(body).unwrap_or_default();
-    json!({"type": "error", "status": status, "error": body["error"]}).to_string()
+/// An error event in the format of this dialect, which requires a code.
+fn error_event(status: u16, body: &[u8]) -> String {
+    let mut body: Value = serde_json::from_slice(body).unwrap_or_default();
+    let mut error = match body["error"].take() {
+        error @ Value::Object(_) => error,
+        _ => json!({"type": "server_error", "message": "the backend sent no readable error"}),
+    };
+    if !error["code"].is_string() {
+        error["code"] = error["type"].as_str().unwrap_or("server_error").into();
+    }
+    json!({"type": "error", "status": status, "error": error}).to_string()
 }

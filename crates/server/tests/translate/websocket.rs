@@ -2,7 +2,7 @@
 
 use futures_util::{SinkExt, StreamExt};
 use serde_json::{Value, json};
-use throughline_testkit::{Gateway, RawUpstream, ok_head, wait_until};
+use throughline_testkit::{Gateway, RawUpstream, ok_head, open_responses, wait_until};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tokio_tungstenite::tungstenite::{self, Message};
@@ -160,6 +160,73 @@ async fn disconnected_client_finds_the_received_part() {
         kept.status == 200 && kept.json()["status"] == "cancelled"
     })
     .await;
+    bed.expect_no_refusals().await;
+}
+
+#[tokio::test]
+async fn events_over_a_connection_are_those_of_the_specification() {
+    for row in ["anthropic, adaptive", "gemini 3", "openai_responses", "deepseek-v4", "ollama"] {
+        let bed = TestBed::over(&[row]).await;
+        let mut connection = connect(&bed).await;
+        let first = create_message(json!("use one tool"), None);
+        let events = send_and_collect(&mut connection, first).await;
+        let response = open_responses::check_events(&events);
+        let call = list(&response["output"]).find(|item| item["type"] == "function_call");
+        let call = &call.expect("a call")["call_id"];
+        let result =
+            json!([{"type": "function_call_output", "call_id": call, "output": "row green"}]);
+        let next = create_message(result, Some(&response["id"]));
+        let events = send_and_collect(&mut connection, next).await;
+        open_responses::check_events(&events);
+        bed.expect_no_refusals().await;
+    }
+}
+
+#[tokio::test]
+async fn failed_continuation_forgets_the_unstored_response() {
+    let bed = TestBed::over(&["gemini 3"]).await;
+    let mut connection = connect(&bed).await;
+    let first = create_message(json!("ponder this"), None);
+    let events = send_and_collect(&mut connection, first).await;
+    let id = &events.last().expect("events")["response"]["id"];
+    let stray = json!([{"type": "function_call_output", "call_id": "call_none", "output": "x"}]);
+    let failed = send_and_collect(&mut connection, create_message(stray, Some(id))).await;
+    assert_eq!(failed.len(), 1, "{failed:?}");
+    assert_eq!(failed[0]["status"], 400);
+    assert!(failed[0]["error"]["code"].is_string(), "{failed:?}");
+
+    let again = create_message(json!("ponder more"), Some(id));
+    let lost = send_and_collect(&mut connection, again).await;
+    assert_eq!(lost[0]["error"]["code"], "previous_response_not_found", "{lost:?}");
+    // The client starts again with its whole history, on the same connection.
+    let fresh = create_message(json!("ponder this"), None);
+    let events = send_and_collect(&mut connection, fresh).await;
+    assert_eq!(events.last().expect("events")["type"], "response.completed");
+    bed.expect_no_refusals().await;
+}
+
+#[tokio::test]
+async fn stored_response_continues_after_a_reconnect_and_an_unstored_one_is_lost() {
+    let bed = TestBed::over(&["anthropic, adaptive"]).await;
+    for (store, last) in [(true, "response.completed"), (false, "error")] {
+        let mut connection = connect(&bed).await;
+        let mut first = create_message(json!("ponder this"), None);
+        first["store"] = store.into();
+        let events = send_and_collect(&mut connection, first).await;
+        let id = events.last().expect("events")["response"]["id"].clone();
+        drop(connection);
+        let mut connection = connect(&bed).await;
+        let next = create_message(json!("ponder more"), Some(&id));
+        let events = send_and_collect(&mut connection, next).await;
+        assert_eq!(events.last().expect("events")["type"], last, "{events:?}");
+        if store {
+            open_responses::check_events(&events);
+            let sent = bed.last_received(0).await.json();
+            assert_eq!(list(&sent["messages"]).count(), 3, "{sent}");
+        } else {
+            assert_eq!(events[0]["error"]["code"], "previous_response_not_found");
+        }
+    }
     bed.expect_no_refusals().await;
 }
 

@@ -2,7 +2,7 @@
 //! request for one turn, and the reply events to store.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -147,6 +147,7 @@ impl StatefulRequest {
         added: &[Value],
         streams: bool,
     ) -> Result<StatefulTurn, Fault> {
+        self.check_results(&history, added)?;
         let repeated = self.repeated_members();
         let mut body = self.body;
         // Members of a wrong type stay, so that the reader reports them.
@@ -168,6 +169,29 @@ impl StatefulRequest {
         }
         let read = client_request::read_value(&Value::Object(body), history_length)?;
         Ok(StatefulTurn { accepted: Accepted::new(read, repeated.clone()), repeated })
+    }
+
+    /// Rejects results of calls that the conversation does not have, as OpenAI does. Only a request
+    /// that continues a conversation is checked: other clients may have shortened their history.
+    fn check_results(&self, history: &[Value], added: &[Value]) -> Result<(), Fault> {
+        if self.previous().is_none() && self.conversation().is_none() {
+            return Ok(());
+        }
+        let call_id = |item: &'_ Value| item.get("call_id")?.as_str().map(str::to_owned);
+        let is_result = |item: &&Value| {
+            item.get("type").and_then(Value::as_str).is_some_and(|kind| kind.ends_with("_output"))
+        };
+        let calls = history.iter().chain(added).filter(|item| !is_result(item));
+        let calls: HashSet<String> = calls.filter_map(call_id).collect();
+        let mut results = added.iter().filter(is_result).filter_map(call_id);
+        match results.find(|id| !calls.contains(id)) {
+            Some(id) => {
+                let what =
+                    format!("No tool call found for function call output with call_id {id}.");
+                Err(Fault::at("input", what))
+            }
+            None => Ok(()),
+        }
     }
 
     /// The members of the response that repeat what the request says about state.
@@ -491,6 +515,22 @@ mod tests {
         assert_eq!(queued["background"], true);
         assert_eq!(queued["previous_response_id"], "resp_1");
         assert_eq!(queued["output"], json!([]));
+    }
+
+    #[test]
+    fn continued_conversation_must_have_the_call_of_a_result() {
+        let result = json!({"type": "function_call_output", "call_id": "c", "output": "x"});
+        let call = json!({"type": "function_call", "call_id": "c", "name": "f", "arguments": ""});
+        let with_history = |request: Value, history: &[Value]| {
+            let request = stateful(request);
+            let added = request.items(&HashMap::new(), &mut || "1".to_owned());
+            request.with_history(history.to_vec(), &added, true).err().map(|fault| fault.message)
+        };
+        let continued = json!({"model": "m", "previous_response_id": "r", "input": [result]});
+        assert_eq!(with_history(continued.clone(), &[call]), None);
+        let message = with_history(continued, &[]).expect("a fault");
+        assert!(message.contains("No tool call found"), "{message}");
+        assert_eq!(with_history(json!({"model": "m", "input": [result]}), &[]), None);
     }
 
     #[test]
