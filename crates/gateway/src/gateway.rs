@@ -15,6 +15,7 @@ use crate::backend::{Auth, Backend};
 use crate::cool_down::{CoolDown, FailingBackends};
 use crate::metrics::Metrics;
 use crate::models::Lists;
+use crate::reply::repair::CompleteBackends;
 use crate::separating::SeparatingModels;
 use crate::settings::Settings;
 use crate::stored_settings::StoredSettings;
@@ -51,6 +52,7 @@ pub struct Gateway {
     key_site: RwLock<Option<String>>,
     pub(crate) binding: RwLock<HashSet<String>>,
     pub(crate) separating: Arc<SeparatingModels>,
+    pub(crate) complete_backends: Arc<CompleteBackends>,
     /// Which backends fail.
     pub(crate) failing: FailingBackends,
     /// Remembers who made which thinking block.
@@ -103,6 +105,7 @@ impl Gateway {
             key_site: RwLock::new(key_site),
             binding: RwLock::new(binding),
             separating: Arc::new(SeparatingModels::new(&snapshot, changes.clone())),
+            complete_backends: Arc::default(),
             failing: FailingBackends::default(),
             memory: Arc::new(Memory::new(snapshot, changes.clone())),
             envelopes: Envelopes::new(keyring.clone()),

@@ -20,6 +20,8 @@ pub struct ClientDefaults {
     pub wants_signed_calls: bool,
     /// How the dialect writes custom tools (tools with free-text input), if it has them.
     pub custom_tools: Option<&'static CustomToolFormat>,
+    /// Replies of servers of this dialect may need [`Session::repair`](super::Session::repair).
+    pub repairs_replies: bool,
     /// Extra headers of a streamed reply.
     pub stream_headers: &'static [(&'static str, &'static str)],
     /// The `content-type` of a fault that replaces a reply.
@@ -36,6 +38,7 @@ impl ClientDefaults {
         returns_call_ids: true,
         wants_signed_calls: false,
         custom_tools: None,
+        repairs_replies: false,
         stream_headers: &[],
         fault_type: "application/json",
     };

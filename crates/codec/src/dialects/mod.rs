@@ -18,7 +18,7 @@ use serde_json::Value;
 use throughline_canonical::{EndReason, Event, Fault, Loss, Lossy, Out, Reply, Request};
 
 use self::client_defaults::ClientDefaults;
-use self::passthrough::Passthrough;
+use self::passthrough::{Passthrough, ReplyRepair};
 use self::profile::Profile;
 use self::shared::{losses, openai_models};
 
@@ -258,6 +258,16 @@ pub trait Session: fmt::Debug + Send + Sync {
     /// The `content-type` of a streamed reply.
     fn stream_type(&self) -> &'static str {
         "text/event-stream; charset=utf-8"
+    }
+    /// Completes the reply of a server of this dialect that leaves out what its clients require.
+    /// `first` is the data of the first event, or a whole reply. `None` if nothing is missing.
+    fn repair(
+        &self,
+        _request: &Request,
+        _identity: &ReplyIdentity,
+        _first: &[u8],
+    ) -> Option<Box<dyn ReplyRepair>> {
+        None
     }
     /// The end of the reply to a request that asks the model nothing; `None` for all other requests.
     fn immediate_end(&self) -> Option<EndReason> {

@@ -110,6 +110,14 @@ pub trait StreamInjector: fmt::Debug + Send {
     fn error(&self, fault: &Fault, half: Option<&[u8]>) -> Vec<u8>;
 }
 
+/// Completes a reply that passes through.
+pub trait ReplyRepair: fmt::Debug + Send {
+    /// Completes an event of a stream, and writes every event that the client gets for it.
+    fn event(&mut self, data: &[u8], out: &mut Vec<u8>);
+    /// Completes a whole reply.
+    fn whole(&mut self, reply: &[u8]) -> Vec<u8>;
+}
+
 /// Closes an incomplete event. Clients of most dialects parse every event as JSON, so an incomplete
 /// object is completed, with the error as its last member.
 pub(super) fn close_event(half: Option<&[u8]>, error: &str, out: &mut Vec<u8>) {

@@ -13,9 +13,13 @@ use crate::headers;
 use crate::history::vault_lookup::{question, unanswered};
 use crate::plan::opaque::{OpaquePlan, has_skip_signature};
 use crate::plan::outlined_plan::sent_body;
+use crate::plan::translated_reply::identity;
 use crate::plan::{Decision, Plan, ReplyFuture};
 use crate::relay::opaque_tap::OpaqueTap;
 use crate::relay::{Relay, SentRequest, SignatureForm};
+use crate::reply::edits::ReplyEdit;
+use crate::reply::passthrough::{ReplyEncoding, Shape};
+use crate::reply::repair::RepairReply;
 use crate::thinking::memory::Outcome;
 use crate::turn::Attempt;
 use crate::turn::log::BlockRecord;
@@ -137,7 +141,11 @@ impl Plan for OpaquePlan {
         );
         let injector = passthrough.injector();
         let model = decision.model;
-        let reply = gateway.forward(attempt, response, permit, alias, |events| {
+        let edits = |shape, encoding: &_| {
+            let alias = alias.into_iter().map(|alias| Box::new(alias) as Box<dyn ReplyEdit>);
+            alias.chain(gateway.repair(attempt, shape, encoding)).collect()
+        };
+        let reply = gateway.forward(attempt, response, permit, edits, |events| {
             let target = dialects::Target { model: &model, profile: attempt.backend.profile };
             // The backend decides whether it streams, whatever the client asked for.
             let reader = (request.operation == Operation::Generate)
@@ -145,5 +153,35 @@ impl Plan for OpaquePlan {
             Box::new(OpaqueTap::new(reader, injector, relay, events))
         });
         Box::pin(std::future::ready(Ok(reply.into())))
+    }
+}
+
+impl Gateway {
+    /// The repair of a reply, if its dialect has one. A whole reply has to be held back for it, so
+    /// that of a backend whose replies are complete passes unread.
+    fn repair(
+        &self,
+        attempt: &Attempt<'_>,
+        shape: Shape,
+        encoding: &ReplyEncoding,
+    ) -> Option<Box<dyn ReplyEdit>> {
+        let (request, backend) = (attempt.request, &attempt.backend.name);
+        let checked = match shape {
+            Shape::Events => true,
+            Shape::Json => !self.complete_backends.contains(backend),
+            Shape::Other => false,
+        };
+        let repairs = request.incoming.dialect.defaults().repairs_replies
+            && request.operation == Operation::Generate
+            && matches!(encoding, ReplyEncoding::Plain);
+        let accepted = request.canonical().ok().filter(|_| repairs && checked)?.clone();
+        let id = attempt.turn.lock().id.clone();
+        Some(Box::new(RepairReply {
+            accepted,
+            identity: identity(&id),
+            backend: backend.clone(),
+            complete: self.complete_backends.clone(),
+            repair: None,
+        }))
     }
 }

@@ -213,7 +213,8 @@ impl Plan for OutlinedPlan {
         let alias = attempt.model_alias(&decision.model, self.asked_model.clone());
         let in_conversation = attempt.request.in_conversation;
         let sent = SentPlan { plan: *self, in_conversation, recorder };
-        let reply = gateway.forward(attempt, response, permit, alias, |events| {
+        let edits = |_, _: &_| alias.into_iter().map(|alias| Box::new(alias) as _).collect();
+        let reply = gateway.forward(attempt, response, permit, edits, |events| {
             Box::new(BlockTap::new(ledger, sent, events))
         });
         Box::pin(std::future::ready(Ok(reply.into())))

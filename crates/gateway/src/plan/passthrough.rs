@@ -8,7 +8,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use crate::gateway::Gateway;
 use crate::headers;
 use crate::plan::Decision;
-use crate::reply::model_name::ModelAlias;
+use crate::reply::edits::ReplyEdit;
 use crate::reply::passthrough::{PassthroughReply, ReplyEncoding, Shape, Tap};
 use crate::reply::{Live, ReplyBody};
 use crate::turn::Attempt;
@@ -45,14 +45,14 @@ impl Gateway {
         TurnReply::failed(reply, fault)
     }
 
-    /// Forwards a reply as it arrives. `tap` gets whether the reply is a stream of events, and
-    /// returns the tap that reads it.
+    /// Forwards a reply as it arrives. `edits` and `tap` get whether the reply is a stream of
+    /// events. They return its edits and the tap that reads it.
     pub(crate) fn forward(
         &self,
         attempt: &Attempt<'_>,
         response: Response<UpstreamBody>,
         permit: Option<OwnedSemaphorePermit>,
-        alias: Option<ModelAlias>,
+        edits: impl FnOnce(Shape, &ReplyEncoding) -> Vec<Box<dyn ReplyEdit>>,
         tap: impl FnOnce(bool) -> Box<dyn Tap>,
     ) -> Reply {
         let (head, upstream) = response.into_parts();
@@ -72,18 +72,20 @@ impl Gateway {
             }
             None => ReplyEncoding::Unknown,
         };
-        let readable = !matches!(encoding, ReplyEncoding::Unknown);
-        let alias = alias.filter(|_| readable);
+        let edits = match encoding {
+            ReplyEncoding::Unknown => Vec::new(),
+            _ => edits(shape, &encoding),
+        };
         let mut reply_headers = headers::client(&head.headers, &attempt.backend.auth);
-        if events || alias.is_some() {
+        if events || !edits.is_empty() {
             reply_headers.remove(header::CONTENT_LENGTH);
         }
-        if alias.is_some() {
+        if !edits.is_empty() {
             reply_headers.remove(header::CONTENT_ENCODING);
         }
         attempt.turn_headers().write(&mut reply_headers);
 
-        let transform = PassthroughReply::new(Some(tap(events)), shape, encoding, alias);
+        let transform = PassthroughReply::new(Some(tap(events)), shape, encoding, edits);
         let live = Live::new(
             upstream,
             Box::new(transform),

@@ -2,10 +2,12 @@
 //! arrive, and enforces the timeouts. The transform gives bytes ([`ReplyBody`]), canonical events
 //! ([`events::TurnEvents`]) or a whole reply (`folded`).
 
+pub(crate) mod edits;
 pub mod events;
 pub(crate) mod folded;
 pub(crate) mod model_name;
 pub(crate) mod passthrough;
+pub(crate) mod repair;
 pub(crate) mod translated;
 
 use std::fmt;
@@ -35,6 +37,13 @@ pub(crate) trait ReplyTransform<O>: fmt::Debug + Send {
     fn keep_alive(&mut self, silent: Duration) -> O;
     /// Ends the reply with a fault. `None` if it can only be broken off.
     fn fail(&mut self, fault: &Fault) -> Option<O>;
+    /// Output that was held back. The client gets it before the reply is broken off.
+    fn held(&mut self) -> O
+    where
+        O: Default,
+    {
+        O::default()
+    }
     /// The client has disconnected.
     fn client_gone(&mut self);
     /// Whether keep-alives may be sent.
@@ -400,7 +409,15 @@ impl<O: Output> Live<O> {
         match self.transform.fail(&Fault::new(kind, what.clone())) {
             Some(last) if last.is_empty() => Poll::Ready(None),
             Some(last) => Poll::Ready(Some(Ok(last))),
-            None => Poll::Ready(Some(Err(cause.unwrap_or_else(|| what.into())))),
+            None => {
+                let error = cause.unwrap_or_else(|| what.into());
+                let held = self.transform.held();
+                if held.is_empty() {
+                    return Poll::Ready(Some(Err(error)));
+                }
+                self.breaking = Some(error);
+                Poll::Ready(Some(Ok(held)))
+            }
         }
     }
 }

@@ -1,5 +1,6 @@
 //! The reply of the passthrough lane: the provider's bytes, read by a tap while they pass. The
-//! gateway adds bytes only for a keep-alive, an error, or the model's name.
+//! gateway adds bytes only for a keep-alive, an error, the model's name, or what a server left out
+//! although its dialect requires it.
 
 use std::fmt;
 use std::time::Duration;
@@ -11,7 +12,7 @@ use throughline_codec::json::EndDetector;
 use tracing::Span;
 
 use crate::reply::ReplyTransform;
-use crate::reply::model_name::{ModelAlias, RewriteModelName};
+use crate::reply::edits::{Edits, ReplyEdit};
 
 /// Reads a reply while it passes. It never delays a byte.
 pub(crate) trait Tap: fmt::Debug + Send {
@@ -47,7 +48,7 @@ pub(crate) enum ReplyEncoding {
 pub(crate) struct PassthroughReply {
     tap: Option<Box<dyn Tap>>,
     decompressor: Option<Decompressor>,
-    rename: RewriteModelName,
+    edits: Edits,
     /// Whether bytes may be added to the provider's.
     can_inject: bool,
     /// Whether the reply is only complete after its last event.
@@ -82,23 +83,24 @@ struct Decompressor {
 impl PassthroughReply {
     /// A reply that is not read.
     pub(crate) fn unread() -> Self {
-        Self::new(None, Shape::Other, ReplyEncoding::Plain, None)
+        Self::new(None, Shape::Other, ReplyEncoding::Plain, Vec::new())
     }
 
-    /// A reply with a tap. A compressed reply is decompressed for the client if its model name is
-    /// replaced.
+    /// A reply with a tap. A compressed reply is decompressed for the client if it is edited.
     pub(crate) fn new(
         tap: Option<Box<dyn Tap>>,
         shape: Shape,
         encoding: ReplyEncoding,
-        alias: Option<ModelAlias>,
+        mut edits: Vec<Box<dyn ReplyEdit>>,
     ) -> Self {
         let events = shape == Shape::Events;
         let readable = !matches!(encoding, ReplyEncoding::Unknown);
-        let alias = alias.filter(|_| readable);
+        if !readable {
+            edits.clear();
+        }
         let decompressor = match encoding {
             ReplyEncoding::Known(decoder) => {
-                Some(Decompressor { decoder, for_client: alias.is_some() })
+                Some(Decompressor { decoder, for_client: !edits.is_empty() })
             }
             ReplyEncoding::Plain | ReplyEncoding::Unknown => None,
         };
@@ -108,7 +110,7 @@ impl PassthroughReply {
         };
         Self {
             decompressor,
-            rename: RewriteModelName::new(alias, events),
+            edits: Edits::new(edits, events),
             can_inject,
             needs_last_event: events && readable && tap.is_some(),
             json: (shape == Shape::Json && readable).then(EndDetector::default),
@@ -160,9 +162,9 @@ impl ReplyTransform<Bytes> for PassthroughReply {
             }
         }
         let mut bytes = match (&self.decompressor, decompressed) {
-            (Some(decompressor), Some(plain)) if decompressor.for_client => self.rename.push(plain),
+            (Some(decompressor), Some(plain)) if decompressor.for_client => self.edits.push(plain),
             (Some(_), _) => bytes,
-            (None, _) => self.rename.push(bytes),
+            (None, _) => self.edits.push(bytes),
         };
         if half {
             // Hold the last byte back: after it the client would not notice the error.
@@ -178,13 +180,14 @@ impl ReplyTransform<Bytes> for PassthroughReply {
             if let Some(tap) = &mut self.tap {
                 tap.finish(false, None);
             }
-            self.rename.finish()
+            self.edits.finish()
         })
     }
 
     fn keep_alive(&mut self, _: Duration) -> Bytes {
         match &mut self.tap {
-            Some(tap) if !self.rename.holds() => tap.keep_alive(),
+            // The keep-alive gets a number like the events around it.
+            Some(tap) if !self.edits.holds() => self.edits.push(tap.keep_alive()),
             _ => Bytes::new(),
         }
     }
@@ -198,10 +201,14 @@ impl ReplyTransform<Bytes> for PassthroughReply {
             return Some(Bytes::new());
         }
         self.can_inject.then(|| {
-            let mut bytes = self.rename.finish().to_vec();
-            bytes.extend_from_slice(&event);
+            let mut bytes = self.edits.push(event.into()).to_vec();
+            bytes.extend_from_slice(&self.edits.finish());
             bytes.into()
         })
+    }
+
+    fn held(&mut self) -> Bytes {
+        self.edits.unedited()
     }
 
     fn client_gone(&mut self) {
@@ -215,6 +222,6 @@ impl ReplyTransform<Bytes> for PassthroughReply {
     }
 
     fn keeps_length(&self) -> bool {
-        matches!(self.rename, RewriteModelName::No) && !self.needs_last_event
+        matches!(self.edits, Edits::No) && !self.needs_last_event
     }
 }

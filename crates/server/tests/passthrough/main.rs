@@ -12,5 +12,6 @@ mod lanes;
 mod model_names;
 mod refusals;
 mod required_members;
+mod sloppy_servers;
 mod support;
 mod switching;

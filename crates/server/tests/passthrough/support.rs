@@ -36,7 +36,7 @@ pub(crate) const RESPONSES: DialectSample = DialectSample {
     whole_path: "/v1/responses",
     request: r#" {"unheard_of":{"b":1.50,"a":[1e3]},"model" : "gpt-5","stream":true,"input":[{"role":"user","content":"na\u00efve \/"} , {"type":"item_reference","id":"rs_0"}],"store":false,"reasoning":{"effort":"low","mood":"x"}}"#,
     stream: "event: response.created\n\
-data: {\"type\":\"response.created\",\"sequence_number\":0,\"response\":{\"id\":\"resp_1\",\"object\":\"response\",\"created_at\":7,\"status\":\"in_progress\",\"model\":\"gpt-5\",\"output\":[],\"odd\":1.0}}\n\n\
+data: {\"type\":\"response.created\",\"sequence_number\":0,\"response\":{\"id\":\"resp_1\",\"object\":\"response\",\"created_at\":7,\"status\":\"in_progress\",\"model\":\"gpt-5\",\"output\":[],\"parallel_tool_calls\":true,\"tool_choice\":\"auto\",\"tools\":[],\"odd\":1.0}}\n\n\
 event: response.output_item.added\n\
 data: {\"type\":\"response.output_item.added\",\"sequence_number\":1,\"output_index\":0,\"item\":{\"id\":\"rs_1\",\"type\":\"reasoning\",\"summary\":[]}}\n\n\
 event: response.output_item.done\n\
@@ -48,7 +48,7 @@ data: {\"type\":\"response.output_text.delta\",\"sequence_number\":4,\"item_id\"
 event: response.completed\n\
 data: {\"type\":\"response.completed\",\"sequence_number\":5,\"response\":{\"id\":\"resp_1\",\"object\":\"response\",\"created_at\":7,\"status\":\"completed\",\"model\":\"gpt-5\",\"output\":[],\"usage\":{\"input_tokens\":11,\"output_tokens\":7,\"output_tokens_details\":{\"reasoning_tokens\":3},\"total_tokens\":18}}}\n\n",
     tokens: [11, 7, 3],
-    whole: r#"{ "id":"resp_1","object":"response","status":"completed","model":"gpt-5","output":[{"type":"reasoning","id":"rs_1","summary":[{"type":"summary_text","text":"Hm."}],"encrypted_content":"Z2VudWluZQ=="},{"type":"message","role":"assistant","content":[{"type":"output_text","text":"Yes.","annotations":[]}]}],"odd":1.0,"usage":{"input_tokens":11,"output_tokens":7,"output_tokens_details":{"reasoning_tokens":3}}}"#,
+    whole: r#"{ "id":"resp_1","object":"response","created_at":7,"status":"completed","model":"gpt-5","parallel_tool_calls":true,"tool_choice":"auto","tools":[],"output":[{"type":"reasoning","id":"rs_1","summary":[{"type":"summary_text","text":"Hm."}],"encrypted_content":"Z2VudWluZQ=="},{"type":"message","role":"assistant","content":[{"type":"output_text","text":"Yes.","annotations":[]}]}],"odd":1.0,"usage":{"input_tokens":11,"output_tokens":7,"output_tokens_details":{"reasoning_tokens":3}}}"#,
     keep_alive: "event: keepalive\ndata: {\"type\":\"keepalive\",\"sequence_number\":2}\n\n",
 };
 

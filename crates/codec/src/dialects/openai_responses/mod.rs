@@ -26,7 +26,7 @@ mod upstream_request;
 use serde_json::{Map, Value};
 use throughline_canonical::{Fault, Lossy, Request};
 
-use super::passthrough::Passthrough;
+use super::passthrough::{Passthrough, ReplyRepair};
 use crate::dialects::client_defaults::ClientDefaults;
 use crate::dialects::profile::Profile;
 use crate::dialects::shared::members::{keep_only, read_count};
@@ -68,6 +68,7 @@ static DEFAULTS: ClientDefaults = ClientDefaults {
     name: NAME,
     paths: &[(PATH, Operation::Generate), (PATH_COUNT, Operation::CountTokens)],
     custom_tools: Some(&custom_tools::CALLS),
+    repairs_replies: true,
     ..ClientDefaults::PLAIN
 };
 
@@ -115,6 +116,16 @@ impl RepeatedMembers {
 impl Session for RepeatedMembers {
     fn reply_writer(&self, request: &Request, identity: &ReplyIdentity) -> Box<dyn ReplyWriter> {
         Box::new(client_reply::Writer::new(request, self, identity))
+    }
+
+    fn repair(
+        &self,
+        request: &Request,
+        identity: &ReplyIdentity,
+        first: &[u8],
+    ) -> Option<Box<dyn ReplyRepair>> {
+        let sloppy = passthrough::repair::is_sloppy(first);
+        sloppy.then(|| passthrough::repair::Repairer::new(request, self, identity).into())
     }
 }
 

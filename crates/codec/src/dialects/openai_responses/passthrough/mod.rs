@@ -11,6 +11,7 @@ use crate::framing::sse::Frame;
 use crate::json::{Kind, Span, each_member, escape, find_member, number, text};
 
 mod outline;
+pub(super) mod repair;
 
 impl Passthrough for OpenAiResponses {
     fn outline(&self, parts: &RequestParts<'_>) -> Option<OpaqueOutline> {
