@@ -98,6 +98,24 @@ impl Loss {
         }
     }
 
+    /// The setting or part that this loss is about, if the caller gets something else without it.
+    /// Settings that only tune the answer are none of these.
+    pub fn changed_result(&self) -> Option<&LossSubject> {
+        let (subject, reason) = match self {
+            Self::SettingAdapted { setting, reason } => (setting, reason),
+            Self::PartOmitted { part, reason } => (part, reason),
+            _ => return None,
+        };
+        let changes = match subject {
+            LossSubject::N | LossSubject::Logprobs => true,
+            // A simpler schema still gives the same shape.
+            LossSubject::Output => *reason != LossReason::Schema,
+            LossSubject::Stop => *reason != LossReason::Empty,
+            _ => false,
+        };
+        changes.then_some(subject)
+    }
+
     /// The kind, as in headers, reports, logs and metrics.
     pub fn kind(&self) -> &'static str {
         self.parts().0
@@ -254,6 +272,20 @@ mod tests {
             Loss::header(&losses),
             "thinking_omitted=2;reason=origin, setting_adapted=thinking;reason=open_tool_loop"
         );
+    }
+
+    #[test]
+    fn only_some_settings_change_what_the_caller_gets() {
+        let adapted =
+            |setting, reason| Loss::SettingAdapted { setting, reason }.changed_result().is_some();
+        assert!(adapted(LossSubject::N, LossReason::OneAnswer));
+        assert!(adapted(LossSubject::Output, LossReason::JsonWithoutSchema));
+        assert!(!adapted(LossSubject::Output, LossReason::Schema));
+        assert!(!adapted(LossSubject::Temperature, LossReason::Range));
+        let omitted = |part, reason| Loss::of_part(part, reason).changed_result().is_some();
+        assert!(omitted(LossSubject::Stop, LossReason::NoPlace));
+        assert!(!omitted(LossSubject::Stop, LossReason::Empty));
+        assert!(!omitted(LossSubject::Seed, LossReason::NoPlace));
     }
 
     #[test]

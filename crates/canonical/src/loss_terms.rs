@@ -82,7 +82,8 @@ LossSubject or Other {
     OutputStrict "output.strict" => "the format of the answer";
     MaxTokens "max_tokens", Stop "stop", Temperature "temperature", TopP "top_p",
     TopK "top_k", Seed "seed", PresencePenalty "presence_penalty",
-    FrequencyPenalty "frequency_penalty", N "n" => "limits and sampling";
+    FrequencyPenalty "frequency_penalty" => "limits and sampling";
+    N "n", Logprobs "logprobs" => "several answers, the probabilities of tokens";
     User "user", CacheKey "cache_key", Store "store", StoredResponse "stored_response",
     CountTokens "count_tokens" =>
         "the end user, the cache key, whether the response is stored, a stored response that the \
@@ -130,8 +131,8 @@ LossReason {
          schema; the count is an estimate";
     Off "off", Disabled "disabled", Default "default", Budget "budget",
     Summaries "summaries", NotShown "not_shown" =>
-        "thinking is off, or had to be; the model decides; the budget applies, or needs the \
-         room; only summaries are shown; nothing is shown";
+        "thinking is off, or had to be; the model decides; the budget applies; only summaries are \
+         shown; nothing is shown";
     Effort "effort", NotKnown "not_known", BudgetAsEffort "budget_as_effort",
     EffortAsBudget "effort_as_budget", AdaptiveAsBudget "adaptive_as_budget",
     OnOrOff "on_or_off", BudgetRange "budget_range", CannotBeSet "cannot_be_set",

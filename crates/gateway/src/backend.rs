@@ -36,6 +36,8 @@ pub struct Backend {
     pub default_model: Option<String>,
     /// How the thinking setting must be changed.
     pub compat: Option<Compat>,
+    /// Whether a request is refused if the caller would get something else than it asked for.
+    pub strict_settings: bool,
     /// How much of the history is sent back.
     pub replay: Replay,
     /// The number of retries after 429 and 5xx.

@@ -18,6 +18,8 @@ pub const CONVERSATION: &str = "x-throughline-conversation";
 pub const BACKEND: HeaderName = HeaderName::from_static("x-throughline-backend");
 /// The backend that answered, if it is not the one that was chosen first.
 pub const FALLBACK: HeaderName = HeaderName::from_static("x-throughline-fallback");
+/// The losses that the client accepts.
+pub const ACCEPT_LOSS: &str = "x-throughline-accept-loss";
 /// The losses of the turn.
 pub const LOSS: HeaderName = HeaderName::from_static("x-throughline-loss");
 const JSON: HeaderValue = HeaderValue::from_static("application/json");

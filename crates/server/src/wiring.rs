@@ -263,6 +263,7 @@ fn backend(configured: &config::Backend, base_url: String) -> Backend {
         models: configured.models.clone(),
         default_model: configured.default_model.clone(),
         compat: configured.thinking_compat,
+        strict_settings: configured.strict_settings,
         replay: configured.replay,
         retries: configured.retries,
         timeouts: configured.timeouts,

@@ -1,5 +1,7 @@
 //! What the gateway has to know about a client dialect, as data.
 
+use throughline_canonical::LossSubject;
+
 use super::Operation;
 use super::custom_tools::CustomToolFormat;
 
@@ -22,6 +24,9 @@ pub struct ClientDefaults {
     pub custom_tools: Option<&'static CustomToolFormat>,
     /// Replies of servers of this dialect may need [`Session::repair`](super::Session::repair).
     pub repairs_replies: bool,
+    /// The members in which clients ask for what a loss is about. A subject that is not here is
+    /// named by its term.
+    pub members: &'static [(LossSubject, &'static str)],
     /// Extra headers of a streamed reply.
     pub stream_headers: &'static [(&'static str, &'static str)],
     /// The `content-type` of a fault that replaces a reply.
@@ -29,6 +34,12 @@ pub struct ClientDefaults {
 }
 
 impl ClientDefaults {
+    /// The member in which clients ask for what a loss is about.
+    pub fn member<'a>(&self, subject: &'a LossSubject) -> &'a str {
+        let named = self.members.iter().find(|(known, _)| known == subject);
+        named.map_or(subject.as_str(), |(_, member)| member)
+    }
+
     /// The values of most dialects of providers.
     pub const PLAIN: Self = Self {
         name: "",
@@ -39,6 +50,7 @@ impl ClientDefaults {
         wants_signed_calls: false,
         custom_tools: None,
         repairs_replies: false,
+        members: &[],
         stream_headers: &[],
         fault_type: "application/json",
     };

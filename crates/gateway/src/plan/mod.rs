@@ -11,6 +11,7 @@ pub(crate) mod opaque_reply;
 pub mod outlined;
 pub(crate) mod outlined_plan;
 pub(crate) mod passthrough;
+mod strict_settings;
 mod thinking_controls;
 pub(crate) mod thinking_setting;
 pub(crate) mod translate;
@@ -197,9 +198,11 @@ fn can_pass(attempt: &Attempt<'_>) -> bool {
         return !raw;
     };
     let request = &accepted.request;
+    // Several answers and probabilities exist in the backend's own reply only.
+    let only_native = accepted.losses.iter().any(|loss| loss.changed_result().is_some());
     let model = backend.model_for(parsed.model.as_deref());
     let known = attempt.settings.catalog.find_at(&backend.name, model);
-    let (dialect, _) = dialect_for(backend, request, &known);
+    let (dialect, _) = dialect_for(backend, request, &accepted.losses, &known);
     let renamed = parsed.model.as_deref() != Some(model);
     let events = accepted.session.stream_type();
     // In a stream that is not server-sent events, the model's name can only be found by
@@ -209,7 +212,9 @@ fn can_pass(attempt: &Attempt<'_>) -> bool {
     // not think, they must be adapted.
     let thinks = known.thinking != Some(Form::None) || !request.thinking.is_wanted();
     let adapted = (renamed || !thinks) && !request.thinking.is_unset();
-    !raw && !name_needs_parsing && !adapted && dialect.name() == backend.dialect.name()
+    (!raw && !adapted || only_native)
+        && !name_needs_parsing
+        && dialect.name() == backend.dialect.name()
 }
 
 /// The JSON that `POST /v1/plan` returns.

@@ -260,8 +260,9 @@ impl<'a> SettingAdapter<'a> {
         self.model.budget_min.max(self.dialect.min_budget)
     }
 
-    /// Moves a budget into the model's range and below the output limit. A budget that the gateway
-    /// chose shrinks first; a budget of the client raises the limit.
+    /// Moves a budget into the model's range and below the output limit. The limit is the caller's
+    /// word, so it stays: the budget shrinks, and without room for the least one the model does not
+    /// think.
     fn fit_budget(&mut self, requested: u64, ours: bool, request: &mut Request) {
         let least = self.min_budget();
         let most = self.model.budget_max.unwrap_or(u64::MAX).max(least);
@@ -269,44 +270,26 @@ impl<'a> SettingAdapter<'a> {
         if tokens != requested && !ours {
             self.adapted(LossSubject::Thinking, LossReason::BudgetRange);
         }
+        let must_fit = self.dialect.budget_below_limit || self.model.budget_below_limit;
         // If thinking counts towards the output, a budget of the gateway leaves room for the
         // answer.
+        let should_fit = must_fit || ours && self.dialect.shares_limit;
         if let Some(limit) = request.max_tokens
-            && ours
-            && (self.dialect.budget_below_limit
-                || self.dialect.shares_limit
-                || self.model.budget_below_limit)
-            && tokens >= limit
-            && thinking_share(limit) >= least
-        {
-            tokens = thinking_share(limit);
-        }
-        if let Some(limit) = request.max_tokens
-            && (self.dialect.budget_below_limit || self.model.budget_below_limit)
+            && should_fit
             && tokens >= limit
         {
-            let wanted_budget = if ours { least } else { tokens };
-            let highest = self.model.max_output.unwrap_or(ASSUMED_OUTPUT).max(limit);
-            let raised = match limit {
-                // Without any output, there is nothing to raise.
-                0 => 0,
-                limit => wanted_budget.saturating_add(limit).min(highest),
-            };
-            if raised > wanted_budget {
-                tokens = wanted_budget;
-                request.max_tokens = Some(raised);
-                self.adapted(LossSubject::MaxTokens, LossReason::Budget);
-            } else if raised > least {
-                tokens = thinking_share(raised).max(least);
-                self.adapted(LossSubject::Thinking, LossReason::MaxTokens);
-                if raised > limit {
-                    request.max_tokens = Some(raised);
-                    self.adapted(LossSubject::MaxTokens, LossReason::Budget);
-                }
-            } else {
+            let share = thinking_share(limit);
+            if share >= least.max(1) {
+                tokens = share;
+            } else if must_fit && least < limit {
+                tokens = least;
+            } else if must_fit {
                 self.adapted(LossSubject::Thinking, LossReason::MaxTokens);
                 request.thinking.amount = self.controls.off.then_some(Amount::Off);
                 return;
+            }
+            if !ours {
+                self.adapted(LossSubject::Thinking, LossReason::MaxTokens);
             }
         }
         request.thinking.amount = Some(Amount::Budget { tokens });

@@ -29,7 +29,7 @@ use crate::history::recall::{Recall, is_thinking, keys};
 use crate::history::replay_table::Position;
 use crate::history::vault_lookup::question;
 use crate::plan::translated_reply::identity;
-use crate::plan::{Decision, Lane, thinking_setting};
+use crate::plan::{Decision, Lane, strict_settings, thinking_setting};
 use crate::relay::call_ids::CallIds;
 use crate::relay::custom_tools::CustomTools;
 use crate::relay::tool_names::ToolNames;
@@ -101,6 +101,9 @@ impl Gateway {
         let (mut written, counted) = draft.write(&past.adapted);
         let result = draft.guard(self, &mut written, &mut past);
         let mut outgoing = draft.finish(written, &mut past.adapted);
+        if attempt.request.operation == Operation::Generate {
+            strict_settings::check(attempt, &draft.losses)?;
+        }
         let AdaptedHistory { blocks, sent, .. } = past.adapted;
         Ok(TranslatedPlan {
             decision: Decision {
@@ -215,7 +218,7 @@ impl<'a> Draft<'a> {
 
     fn choose_dialect(&mut self) {
         (self.to.dialect, self.to.profile) =
-            dialect_for(self.attempt.backend, &self.request, &self.to.known);
+            dialect_for(self.attempt.backend, &self.request, &self.losses, &self.to.known);
     }
 
     fn rewrite_custom_tools(&mut self) {
@@ -394,10 +397,13 @@ impl Destination {
 pub(crate) fn dialect_for(
     backend: &Backend,
     request: &Request,
+    losses: &[Loss],
     model: &Model,
 ) -> (&'static dyn UpstreamDialect, &'static Profile) {
     // A request with members that only the backend's own dialect has stays there.
-    let bound = request.extra.contains_key(backend.dialect.name());
+    let bound = request.extra.contains_key(backend.dialect.name())
+        || !request.stop.is_empty()
+        || losses.iter().any(|loss| loss.changed_result().is_some());
     // There is no reasoning to show if the model does not think.
     let thinks = request.thinking.is_wanted() && !bound && model.thinking != Some(Form::None);
     let newer = backend.profile.reasoning_dialect.and_then(dialects::upstream);

@@ -127,6 +127,7 @@ fn read_one(
             on_error: section.choice("on_tool_parse_error", report),
         },
         thinking_compat,
+        strict_settings: section.value("strict_settings", report),
         replay: section.choice("replay", report),
         retries: section.value("retries", report),
         timeouts: Timeouts {

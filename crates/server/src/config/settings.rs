@@ -57,7 +57,7 @@ pub struct Log {
     pub format: Format,
 }
 
-/// One upstream.
+/// One upstream. Many fields: each one is a key of the configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Backend {
     /// A unique name of `a-z`, `0-9`, `_` and `-`.
@@ -84,6 +84,8 @@ pub struct Backend {
     pub raw_text: RawText,
     /// How a thinking setting that the backend does not understand is rewritten.
     pub thinking_compat: Option<Compat>,
+    /// Whether a request is refused if the caller would get something else than it asked for.
+    pub strict_settings: bool,
     /// How much earlier thinking is sent back to the upstream.
     pub replay: Replay,
     /// Retries after 429 and 5xx.

@@ -46,6 +46,7 @@ mod settings;
 mod stored_by_backend;
 mod stored_responses;
 mod stream_reading;
+mod strict_settings;
 mod summaries;
 mod support;
 mod unreadable_responses;

@@ -162,7 +162,9 @@ async fn every_setting_reaches_every_upstream_or_is_reported_as_lost() {
             let mut test_client = new_client(dialect);
             test_client.push_user("plain");
             let (body, settings) = request_with_settings(dialect);
-            let ClientRequest { path, headers, .. } = test_client.next_request("some-model", false);
+            let ClientRequest { path, mut headers, .. } =
+                test_client.next_request("some-model", false);
+            headers.push(("x-throughline-accept-loss", "stop"));
             let request = ClientRequest { path, headers, body };
             let answer = send(&request, &bed.gateway.client).await;
             let case = format!("{dialect} over {row}");

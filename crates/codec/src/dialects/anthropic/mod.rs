@@ -75,6 +75,10 @@ pub struct Anthropic;
 static DEFAULTS: ClientDefaults = ClientDefaults {
     name: NAME,
     paths: &[(PATH, Operation::Generate), (PATH_COUNT, Operation::CountTokens)],
+    members: &[
+        (LossSubject::Output, "output_config.format"),
+        (LossSubject::Stop, "stop_sequences"),
+    ],
     ..ClientDefaults::PLAIN
 };
 

@@ -70,8 +70,17 @@ pub const SKIP_SIGNATURE: &str = "skip_thought_signature_validator";
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Gemini;
 
-static DEFAULTS: ClientDefaults =
-    ClientDefaults { name: NAME, wants_signed_calls: true, ..ClientDefaults::PLAIN };
+static DEFAULTS: ClientDefaults = ClientDefaults {
+    name: NAME,
+    wants_signed_calls: true,
+    members: &[
+        (LossSubject::N, "generationConfig.candidateCount"),
+        (LossSubject::Logprobs, "generationConfig.responseLogprobs"),
+        (LossSubject::Output, "generationConfig.responseSchema"),
+        (LossSubject::Stop, "generationConfig.stopSequences"),
+    ],
+    ..ClientDefaults::PLAIN
+};
 
 impl ClientDialect for Gemini {
     fn loss_of(&self, event: &Event<'_>) -> Option<Loss> {

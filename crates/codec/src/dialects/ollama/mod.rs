@@ -96,6 +96,7 @@ static DEFAULTS: ClientDefaults = ClientDefaults {
     paths: &[(PATH_CHAT, Operation::Generate), (PATH_GENERATE, Operation::Generate)],
     thinks: true,
     returns_call_ids: false,
+    members: &[(LossSubject::Output, "format"), (LossSubject::Stop, "options.stop")],
     ..ClientDefaults::PLAIN
 };
 

@@ -56,6 +56,7 @@ static DEFAULTS: ClientDefaults = ClientDefaults {
     name: NAME,
     paths: &[(PATH, Operation::Generate)],
     custom_tools: Some(&custom_tools::CALLS),
+    members: &[(LossSubject::Output, "response_format")],
     ..ClientDefaults::PLAIN
 };
 

@@ -24,7 +24,7 @@ mod upstream_reply;
 mod upstream_request;
 
 use serde_json::{Map, Value};
-use throughline_canonical::{Fault, Lossy, Request};
+use throughline_canonical::{Fault, LossSubject, Lossy, Request};
 
 use super::passthrough::{Passthrough, ReplyRepair};
 use crate::dialects::client_defaults::ClientDefaults;
@@ -69,6 +69,7 @@ static DEFAULTS: ClientDefaults = ClientDefaults {
     paths: &[(PATH, Operation::Generate), (PATH_COUNT, Operation::CountTokens)],
     custom_tools: Some(&custom_tools::CALLS),
     repairs_replies: true,
+    members: &[(LossSubject::Logprobs, "top_logprobs"), (LossSubject::Output, "text.format")],
     ..ClientDefaults::PLAIN
 };
 

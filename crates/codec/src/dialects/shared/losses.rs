@@ -1,6 +1,9 @@
 //! Losses that several dialects report.
 
-use throughline_canonical::{BlockStart, Delta, EndDetails, Event, Loss, LossReason, LossSubject};
+use serde_json::{Map, Value};
+use throughline_canonical::{
+    BlockStart, Delta, EndDetails, Event, Loss, LossReason, LossSubject, Request,
+};
 
 /// A set of losses: each is reported once.
 #[derive(Debug, Default)]
@@ -21,6 +24,60 @@ impl Losses {
     pub(crate) fn add(&mut self, loss: Loss) {
         if !self.0.contains(&loss) {
             self.0.push(loss);
+        }
+    }
+}
+
+/// Members of other dialects that are reported in another way: the canonical request has them too,
+/// or the reader of the client's request has reported them.
+const REPORTED: [&str; 5] =
+    ["logprobs", "top_logprobs", "responseLogprobs", "presence_penalty", "frequency_penalty"];
+/// Members that group others. Their own members are reported.
+const GROUPS: [&str; 7] =
+    ["generationConfig", "options", "output_config", "reasoning", "text", "thinking", "toolConfig"];
+/// How many members of one request are reported by name.
+const MAX_NAMED_MEMBERS: usize = 16;
+
+/// Records the members that only another dialect than `own` has, by name.
+pub(crate) fn omit_foreign_members(request: &Request, own: &str, losses: &mut Vec<Loss>) {
+    let mut named = 0;
+    let mut report = |name: &str| {
+        named += 1;
+        let part = match named {
+            ..=MAX_NAMED_MEMBERS => LossSubject::named(name),
+            _ => LossSubject::Extra,
+        };
+        omit(losses, part, LossReason::ForeignDialect);
+    };
+    let foreign = request.extra.iter().filter(|(dialect, _)| *dialect != own);
+    for (name, value) in foreign.flat_map(|(_, members)| members) {
+        match value {
+            _ if REPORTED.contains(&name.as_str()) => {}
+            Value::Object(members) if GROUPS.contains(&name.as_str()) => {
+                let inner = members.keys().filter(|inner| !REPORTED.contains(&inner.as_str()));
+                inner.for_each(|inner| report(&format!("{name}.{inner}")));
+            }
+            _ => report(name),
+        }
+    }
+}
+
+/// Records that a request asks for the probabilities of tokens, which no canonical reply has.
+pub(crate) fn omit_logprobs(losses: &mut Vec<Loss>) {
+    omit(losses, LossSubject::Logprobs, LossReason::NoWord);
+}
+
+/// Reads members that ask for the probabilities of tokens. They stay in `members` for servers of the
+/// same dialect, unless they ask for none.
+pub(crate) fn read_logprobs(members: &mut Map<String, Value>, losses: &mut Vec<Loss>) {
+    let asks = |value: &Value| value.as_bool() == Some(true) || value.as_u64().unwrap_or(0) > 0;
+    for name in ["logprobs", "top_logprobs", "responseLogprobs"] {
+        match members.get(name) {
+            Some(value) if asks(value) => omit_logprobs(losses),
+            Some(_) => {
+                members.remove(name);
+            }
+            None => {}
         }
     }
 }

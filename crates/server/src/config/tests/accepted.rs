@@ -71,6 +71,7 @@ fn plain(name: &str, dialect: Dialect) -> Backend {
             on_error: OnError::Error,
         },
         thinking_compat: None,
+        strict_settings: true,
         replay: Replay::Verbatim,
         retries: 0,
         timeouts: Timeouts {
@@ -100,6 +101,7 @@ fn every_backend_key_is_read() {
         reasoning_format = "raw"
         on_tool_parse_error = "text"
         thinking_compat = { mode = "budget", budget = 8000 }
+        strict_settings = false
         replay = "latest_turn"
         retries = 2
         timeouts = { connect = "250ms", first_byte = "1s", idle = "2m", total = "1h" }
@@ -127,6 +129,7 @@ fn every_backend_key_is_read() {
             on_error: OnError::Text,
         },
         thinking_compat: Some(Compat::Budget(Some(8000))),
+        strict_settings: false,
         replay: Replay::LatestTurn,
         retries: 2,
         timeouts: Timeouts {

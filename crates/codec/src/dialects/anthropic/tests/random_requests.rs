@@ -172,9 +172,13 @@ impl Carried {
     fn request(&self, mut request: Request) -> Request {
         request.system.retain(|text| !self.is_blank(text));
         request.stop.retain(|stop| {
-            let blank = stop.trim().is_empty();
-            assert!(!blank || self.has("part_omitted=stop;reason=empty"));
-            !blank
+            let reason = match stop.trim() {
+                _ if stop.is_empty() => "empty",
+                "" => "characters",
+                _ => return true,
+            };
+            assert!(self.has(&format!("part_omitted=stop;reason={reason}")));
+            false
         });
         request.max_tokens = request.max_tokens.or(Some(4096));
         request.sampling.seed = None;

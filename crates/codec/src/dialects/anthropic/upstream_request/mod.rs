@@ -15,6 +15,7 @@ use self::messages::{write_text, write_turns};
 use super::client_request::KNOWN;
 use super::{BETA_BINDING_CONTROLS, BETA_HEADER, EFFORTS, NAME, VERSION_WITH_SAMPLING, record};
 use crate::dialects::profile::Server;
+use crate::dialects::shared::losses::omit_foreign_members;
 use crate::dialects::{Outgoing, Target};
 use crate::json::{ObjectWriter, quote_bytes};
 
@@ -73,9 +74,7 @@ pub(super) fn write(request: &Request, target: &Target<'_>) -> Lossy<Outgoing> {
             body.value(key, value);
         }
     }
-    if request.extra.keys().any(|dialect| dialect != NAME) {
-        writing.omitted(LossSubject::Extra, LossReason::ForeignDialect);
-    }
+    omit_foreign_members(request, NAME, &mut writing.losses);
     if request.cache_key.is_some() {
         writing.omitted(LossSubject::CacheKey, LossReason::NoPlace);
     }
@@ -278,8 +277,12 @@ impl RequestWriter {
     fn stop(&mut self, request: &Request, body: &mut ObjectWriter<'_>) {
         let (stop, blank): (Vec<&String>, Vec<_>) =
             request.stop.iter().partition(|stop| !stop.trim().is_empty());
-        if !blank.is_empty() {
+        if blank.iter().any(|stop| stop.is_empty()) {
             self.omitted(LossSubject::Stop, LossReason::Empty);
+        }
+        // The provider refuses sequences of white space.
+        if blank.iter().any(|stop| !stop.is_empty()) {
+            self.omitted(LossSubject::Stop, LossReason::Characters);
         }
         if !stop.is_empty() {
             list(body.key("stop_sequences"), stop, |out, stop| {

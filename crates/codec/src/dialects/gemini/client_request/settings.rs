@@ -9,6 +9,7 @@ use throughline_canonical::{
 use super::super::names::{is, member, need, others};
 use super::super::{NAME, adapt, omit};
 use super::{one_or_many, schema};
+use crate::dialects::shared::losses::read_logprobs;
 use crate::json::Node;
 
 /// Reads the system texts: a content or a string.
@@ -169,6 +170,21 @@ pub(crate) fn read_generation(
             request.stop.push(text.text()?.to_owned());
         }
     }
+    if let Some(count) = member(config, "candidateCount") {
+        rest.retain(|name, _| !is(name, "candidateCount"));
+        if count.count()? > 1 {
+            adapt(losses, LossSubject::N, LossReason::OneAnswer);
+        }
+    }
+    // Clients write names in either case.
+    let spelled: Vec<_> =
+        rest.keys().filter(|name| is(name, "responseLogprobs")).cloned().collect();
+    for name in spelled {
+        if let Some(value) = rest.shift_remove(&name) {
+            rest.insert("responseLogprobs".to_owned(), value);
+        }
+    }
+    read_logprobs(&mut rest, losses);
     read_output(config, request, &mut rest)?;
     if let Some(thinking) = member(config, "thinkingConfig") {
         let left = read_thinking(&thinking, request, losses)?;

@@ -8,9 +8,13 @@ use throughline_canonical::{
 
 use super::address::{self, Method};
 use super::{NAME, Variant, adapt, names, omit, quote_into};
+use crate::dialects::shared::losses::omit_foreign_members;
 use crate::dialects::{Outgoing, Target};
 
 pub mod contents;
+
+/// How many stop sequences the provider accepts.
+const MAX_STOPS: usize = 5;
 
 /// Writes a request for a target.
 pub fn write(request: &Request, target: &Target<'_>, method: Method) -> Lossy<Outgoing> {
@@ -79,9 +83,7 @@ fn write_members(request: &Request, variant: Variant, body: &mut String, losses:
             member(name, value);
         }
     }
-    if request.extra.keys().any(|dialect| dialect != NAME) {
-        omit(losses, LossSubject::Extra, LossReason::ForeignDialect);
-    }
+    omit_foreign_members(request, NAME, losses);
     if request.user.is_some() {
         omit(losses, LossSubject::User, LossReason::NoPlace);
     }
@@ -198,7 +200,11 @@ fn generation(request: &Request, losses: &mut Vec<Loss>) -> Map<String, Value> {
     }
     set("maxOutputTokens", request.max_tokens.map(Value::from));
     if !request.stop.is_empty() {
-        set("stopSequences", Some(json!(request.stop)));
+        if request.stop.len() > MAX_STOPS {
+            adapt(losses, LossSubject::Stop, LossReason::TooMany);
+        }
+        let stops: Vec<&String> = request.stop.iter().take(MAX_STOPS).collect();
+        set("stopSequences", Some(json!(stops)));
     }
     match &request.output {
         Output::Text => {}

@@ -8,6 +8,7 @@ use throughline_canonical::{
 
 use self::messages::images;
 use super::{LATEST, NAME, OllamaSession, PATH_GENERATE};
+use crate::dialects::shared::losses::read_logprobs;
 use crate::dialects::shared::openai_tools::read_function;
 use crate::dialects::{Accepted, RequestParts};
 use crate::json::{Node, read_object};
@@ -30,6 +31,7 @@ pub(super) fn read(parts: &RequestParts<'_>) -> Result<Accepted, Fault> {
     let mut extra = root.others(&[KNOWN, own].concat());
     extra.retain(|_, value| !value.is_null());
     let mut losses = Vec::new();
+    read_logprobs(&mut extra, &mut losses);
     let (model, tagged_model) = read_model(&root)?;
     let mut request = Request {
         model,

@@ -8,7 +8,7 @@ use throughline_canonical::{
 };
 
 use super::{LEVELS, NAME, PATH_CHAT};
-use crate::dialects::shared::losses::Losses;
+use crate::dialects::shared::losses::{Losses, omit_foreign_members};
 use crate::dialects::{Outgoing, Target};
 
 mod messages;
@@ -153,24 +153,17 @@ fn options(request: &Request) -> Map<String, Value> {
 
 /// Adds the unknown members of this dialect. They come last and override.
 fn extra(request: &Request, body: &mut Map<String, Value>, losses: &mut Losses) {
-    for (dialect, members) in &request.extra {
-        if dialect != NAME {
-            if !members.is_empty() {
-                losses.omit(LossSubject::Extra, LossReason::ForeignDialect);
+    omit_foreign_members(request, NAME, &mut losses.0);
+    for (name, value) in request.extra.get(NAME).into_iter().flatten() {
+        match (name.as_str(), value) {
+            ("options", Value::Object(rest)) => {
+                let options = body.entry(name).or_insert_with(|| json!({}));
+                if let Value::Object(options) = options {
+                    options.extend(rest.clone());
+                }
             }
-            continue;
-        }
-        for (name, value) in members {
-            match (name.as_str(), value) {
-                ("options", Value::Object(rest)) => {
-                    let options = body.entry(name).or_insert_with(|| json!({}));
-                    if let Value::Object(options) = options {
-                        options.extend(rest.clone());
-                    }
-                }
-                _ => {
-                    body.insert(name.clone(), value.clone());
-                }
+            _ => {
+                body.insert(name.clone(), value.clone());
             }
         }
     }

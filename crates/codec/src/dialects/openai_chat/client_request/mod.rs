@@ -7,6 +7,7 @@ use throughline_canonical::{
 
 use super::{ChatSession, NAME};
 use crate::dialects::shared::fields::{count, flag, string};
+use crate::dialects::shared::losses::read_logprobs;
 use crate::dialects::shared::openai_tools::read_function;
 use crate::dialects::shared::sampling::{read_sampling, read_stop};
 use crate::dialects::shared::thinking_options::read_thinking;
@@ -78,6 +79,7 @@ pub(super) fn read(parts: &RequestParts<'_>) -> Result<Accepted, Fault> {
         losses
             .push(Loss::SettingAdapted { setting: LossSubject::N, reason: LossReason::OneAnswer });
     }
+    read_logprobs(&mut extra, &mut losses);
     let mut session = ChatSession::default();
     if let Some(options) = root.get("stream_options") {
         options.object()?;

@@ -8,6 +8,7 @@ use throughline_canonical::{
 
 use super::NAME;
 use super::variants::{self, Setting, Variant};
+use crate::dialects::shared::losses::omit_foreign_members;
 use crate::dialects::{Outgoing, Target};
 
 mod messages;
@@ -167,38 +168,33 @@ impl Writer {
 
     /// Adds the unknown members of this dialect. They come last and override.
     fn extra(&mut self, request: &Request) {
-        for (dialect, members) in &request.extra {
-            if dialect != NAME {
-                if !members.is_empty() {
-                    self.omitted(LossSubject::Extra, LossReason::ForeignDialect);
-                }
-                continue;
-            }
-            for (name, value) in members {
-                match name.as_str() {
-                    "stream_options" => self.stream_options(value),
-                    "chat_template_kwargs" if self.body.contains_key(name) => {
-                        if let (Some(Value::Object(ours)), Value::Object(theirs)) =
-                            (self.body.get_mut(name), value)
-                        {
-                            for (name, value) in theirs {
-                                ours.entry(name).or_insert_with(|| value.clone());
-                            }
+        omit_foreign_members(request, NAME, &mut self.losses);
+        for (name, value) in request.extra.get(NAME).into_iter().flatten() {
+            match name.as_str() {
+                "stream_options" => self.stream_options(value),
+                "chat_template_kwargs" if self.body.contains_key(name) => {
+                    if let (Some(Value::Object(ours)), Value::Object(theirs)) =
+                        (self.body.get_mut(name), value)
+                    {
+                        for (name, value) in theirs {
+                            ours.entry(name).or_insert_with(|| value.clone());
                         }
                     }
-                    // A more exact form of the choice above.
-                    "tool_choice" if !self.body.contains_key("tools") => {}
-                    "tool_choice" if !self.variant.official => {
-                        self.adapted(LossSubject::ToolChoice, LossReason::NoPlace);
-                    }
-                    _ if self.variant.takes(name) => {
-                        self.body.insert(name.clone(), value.clone());
-                    }
-                    _ => {
-                        let part = variants::known_member(name)
-                            .map_or(LossSubject::Member, LossSubject::named);
-                        self.omitted(part, LossReason::NoPlace);
-                    }
+                }
+                // A more exact form of the choice above.
+                "tool_choice" if !self.body.contains_key("tools") => {}
+                "tool_choice" if !self.variant.official => {
+                    self.adapted(LossSubject::ToolChoice, LossReason::NoPlace);
+                }
+                _ if self.variant.takes(name) => {
+                    self.body.insert(name.clone(), value.clone());
+                }
+                // The reader of the request has reported them.
+                "logprobs" | "top_logprobs" => {}
+                _ => {
+                    let part = variants::known_member(name)
+                        .map_or(LossSubject::Member, LossSubject::named);
+                    self.omitted(part, LossReason::NoPlace);
                 }
             }
         }

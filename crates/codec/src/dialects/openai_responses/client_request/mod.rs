@@ -12,7 +12,7 @@ use throughline_canonical::{
 use self::items::Conversation;
 use super::{NAME, RepeatedMembers, state};
 use crate::dialects::RequestParts;
-use crate::dialects::shared::losses::Losses;
+use crate::dialects::shared::losses::{Losses, omit_logprobs, read_logprobs};
 use crate::json::{Node, read_object};
 
 pub(super) mod items;
@@ -40,6 +40,9 @@ const KNOWN: &[&str] = &[
     "stream_options",
 ];
 
+/// The `include` value that asks for the probabilities of tokens.
+const LOGPROBS: &str = "message.output_text.logprobs";
+
 /// Reads a request, and what only its response repeats.
 pub(super) fn read(parts: &RequestParts<'_>) -> Result<(Lossy<Request>, RepeatedMembers), Fault> {
     let body = read_object(parts.body, parts.max_depth)?;
@@ -56,6 +59,11 @@ pub(super) fn read_value(body: &Value, history: usize) -> Result<Lossy<Request>,
     let mut losses = Losses::default();
     let mut extra = root.others(KNOWN);
     extra.retain(|_, value| !value.is_null());
+    read_logprobs(&mut extra, &mut losses.0);
+    let included = root.get("include").map(|include| include.value().as_array());
+    if included.flatten().is_some_and(|names| names.iter().any(|name| name == LOGPROBS)) {
+        omit_logprobs(&mut losses.0);
+    }
 
     let mut conversation = Conversation::new(&mut losses);
     if let Some(instructions) = root.get("instructions") {
@@ -81,6 +89,8 @@ pub(super) fn read_value(body: &Value, history: usize) -> Result<Lossy<Request>,
         sampling: Sampling {
             temperature: optional(root.get("temperature"), Node::number)?,
             top_p: optional(root.get("top_p"), Node::number)?,
+            presence_penalty: optional(root.get("presence_penalty"), Node::number)?,
+            frequency_penalty: optional(root.get("frequency_penalty"), Node::number)?,
             ..Sampling::default()
         },
         max_tokens: optional(root.get("max_output_tokens"), Node::count)?,

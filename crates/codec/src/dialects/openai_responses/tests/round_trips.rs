@@ -194,9 +194,8 @@ fn without(mut request: Request, losses: &[Loss]) -> Request {
             "seed" => request.sampling.seed = None,
             "presence_penalty" => request.sampling.presence_penalty = None,
             "frequency_penalty" => request.sampling.frequency_penalty = None,
-            "max_tokens" => request.max_tokens = request.max_tokens.map(|most| most.max(16)),
             "thinking" => request.thinking.amount = None,
-            "extra" => request.extra.retain(|dialect, _| dialect == NAME),
+            "x" => request.extra.retain(|dialect, _| dialect == NAME),
             "tool" => request
                 .tools
                 .retain(|tool| !matches!(tool, Tool::Opaque { dialect, .. } if dialect != NAME)),

@@ -9,23 +9,16 @@ use throughline_canonical::{
 };
 
 use super::{ENCRYPTED, NAME};
-use crate::dialects::shared::losses::Losses;
+use crate::dialects::shared::losses::{Losses, omit_foreign_members};
 use crate::dialects::{Outgoing, Target};
 
 mod items;
-
-/// The provider's minimum for the output limit.
-const MIN_OUTPUT_TOKENS: u64 = 16;
 
 /// Writes a request.
 pub(super) fn write(request: &Request, target: &Target<'_>) -> Lossy<Outgoing> {
     let mut losses = Losses::default();
     let mut extra = request.extra.get(NAME).cloned().unwrap_or_default();
-    for (dialect, members) in &request.extra {
-        if dialect != NAME && !members.is_empty() {
-            losses.omit(LossSubject::Extra, LossReason::ForeignDialect);
-        }
-    }
+    omit_foreign_members(request, NAME, &mut losses.0);
     let mut body = Map::new();
     let mut put = |key: &str, value: Value| {
         body.insert(key.to_owned(), value);
@@ -57,9 +50,6 @@ pub(super) fn write(request: &Request, target: &Target<'_>) -> Lossy<Outgoing> {
     if let Some(choice) = choice.or_else(|| request.tool_choice.as_ref().map(write_choice)) {
         put("tool_choice", choice);
     }
-    if request.max_tokens.is_some_and(|most| most < MIN_OUTPUT_TOKENS) {
-        losses.adapt(LossSubject::MaxTokens, LossReason::Range);
-    }
     let sampling = &request.sampling;
     for (is_set, part) in [
         (sampling.top_k.is_some(), LossSubject::TopK),
@@ -68,14 +58,15 @@ pub(super) fn write(request: &Request, target: &Target<'_>) -> Lossy<Outgoing> {
         (sampling.frequency_penalty.is_some(), LossSubject::FrequencyPenalty),
         (!request.stop.is_empty(), LossSubject::Stop),
     ] {
-        if is_set {
+        // Only clients of this dialect know which of its servers have penalties.
+        if is_set && !extra.contains_key(part.as_str()) {
             losses.omit(part, LossReason::NoPlace);
         }
     }
-    let max_tokens = request.max_tokens.map(|most| most.max(MIN_OUTPUT_TOKENS));
     for (key, value) in [
         ("parallel_tool_calls", request.parallel_calls.map(Value::from)),
-        ("max_output_tokens", max_tokens.map(Value::from)),
+        // OpenAI refuses less than 16. More than the client said would be worse.
+        ("max_output_tokens", request.max_tokens.map(Value::from)),
         ("temperature", sampling.temperature.map(Value::from)),
         ("top_p", sampling.top_p.map(Value::from)),
         ("user", request.user.as_deref().map(Value::from)),

@@ -23,33 +23,34 @@ const ROOM: &[Room] = &[
     (SONNET, "budget 1023", 5000, "budget 1024", 5000, "thinking budget_range"),
     (SONNET, "budget 1", 5000, "budget 1024", 5000, "thinking budget_range"),
     (SONNET, "budget 0", 5000, "off", 5000, ""),
-    // The client's budget raises the output limit up to the model's.
-    (SONNET, "budget 1024", 1024, "budget 1024", 2048, "max_tokens budget"),
-    (SONNET, "budget 1024", 1, "budget 1024", 1025, "max_tokens budget"),
+    // The limit stays, and the client's budget shrinks.
+    (SONNET, "budget 1024", 1024, "off", 1024, "thinking max_tokens"),
+    (SONNET, "budget 1024", 1, "off", 1, "thinking max_tokens"),
+    (SONNET, "budget 2000", 1026, "budget 1024", 1026, "thinking max_tokens"),
     (SONNET, "budget 4999", 5000, "budget 4999", 5000, ""),
-    (SONNET, "budget 5000", 5000, "budget 5000", 10000, "max_tokens budget"),
-    (SONNET, "budget 60000", 50000, "budget 60000", 64000, "max_tokens budget"),
+    (SONNET, "budget 5000", 5000, "budget 4000", 5000, "thinking max_tokens"),
+    (SONNET, "budget 60000", 50000, "budget 40000", 50000, "thinking max_tokens"),
     (SONNET, "budget 63999", 64000, "budget 63999", 64000, ""),
     (SONNET, "budget 64000", 64000, "budget 51200", 64000, "thinking max_tokens"),
-    (SONNET, "budget 64000", 100, "budget 51200", 64000, "thinking max_tokens, max_tokens budget"),
+    (SONNET, "budget 64000", 100, "off", 100, "thinking max_tokens"),
     // A budget that the gateway chose shrinks.
     (SONNET, "on", 10000, "budget 8000", 10000, ""),
     (FLASH, "effort high", 2000, "budget 1600", 2000, "thinking effort_as_budget"),
     (SONNET, "on", 1280, "budget 1024", 1280, ""),
-    (SONNET, "on", 1279, "budget 1024", 2303, "max_tokens budget"),
-    (SONNET, "on", 1, "budget 1024", 1025, "max_tokens budget"),
+    (SONNET, "on", 1279, "budget 1024", 1279, ""),
+    (SONNET, "on", 1024, "off", 1024, "thinking max_tokens"),
+    (SONNET, "on", 1, "off", 1, "thinking max_tokens"),
     // Without output there is no thinking.
     (SONNET, "budget 2000", 0, "off", 0, "thinking max_tokens"),
     (SONNET, "on", 0, "off", 0, "thinking max_tokens"),
     // The limit is higher than the model's.
     (SONNET, "-", 64000, "-", 64000, ""),
     (SONNET, "-", 64001, "-", 64000, "max_tokens max_output"),
-    // The assumed limit of an unknown model.
-    (HOUSE, "budget 31999", 100, "budget 31999", 32000, "max_tokens budget"),
-    (HOUSE, "budget 32000", 100, "budget 25600", 32000, "thinking max_tokens, max_tokens budget"),
+    // An unknown model.
+    (HOUSE, "budget 31999", 100, "off", 100, "thinking max_tokens"),
     (HOUSE, "budget 50000", 60000, "budget 50000", 60000, ""),
     // The rule belongs to the model, also with a proxy in between. Other models have none.
-    (("claude-sonnet-4-5", "openai_chat", "litellm"), "budget 5000", 5000, "budget 5000", 10000, "max_tokens budget"),
+    (("claude-sonnet-4-5", "openai_chat", "litellm"), "budget 5000", 5000, "budget 4000", 5000, "thinking max_tokens"),
     (("qwen3-32b", "openai_chat", "qwen"), "budget 5000", 100, "budget 5000", 100, ""),
     (FLASH, "budget 5000", 100, "budget 5000", 100, ""),
     // A budget of the gateway still leaves room for the answer if both share one limit.
@@ -76,21 +77,16 @@ fn budget_fits_below_the_output_limit() {
 
 #[test]
 fn budget_without_room_turns_thinking_off() {
-    for (most, off, sent, reported) in [
-        (1025, Off::Disabled, "budget 1024", "max_tokens"),
-        (1024, Off::Disabled, "off", "thinking"),
-        (1024, Off::Never, "-", "thinking"),
-    ] {
-        let model =
-            Model { thinking: Some(Form::Budget), max_output: Some(most), off, ..Model::default() };
+    for (off, sent) in [(Off::Disabled, "off"), (Off::Never, "-")] {
+        let model = Model { thinking: Some(Form::Budget), off, ..Model::default() };
         let mut request = asking(amount("budget 1024"), None);
         request.max_tokens = Some(500);
         let losses = adapt(&mut request, &model, profile("anthropic", ""));
-        assert_eq!(request.thinking.amount, amount(sent), "{most} {off:?}");
+        assert_eq!((request.thinking.amount, request.max_tokens), (amount(sent), Some(500)));
         let [Loss::SettingAdapted { setting, .. }] = &losses[..] else {
             panic!("{losses:?}");
         };
-        assert_eq!(setting.as_str(), reported, "{most} {off:?}");
+        assert_eq!(setting.as_str(), "thinking", "{off:?}");
     }
 }
 
