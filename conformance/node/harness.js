@@ -37,7 +37,7 @@ export function emptyTurn() {
   };
 }
 
-class CheckFailed extends Error {}
+export class CheckFailed extends Error {}
 
 export function check(condition, message) {
   if (!condition) throw new CheckFailed(message);
@@ -248,6 +248,14 @@ function scenarios(sdk, upstreams) {
   ];
 }
 
+let collected = null;
+
+/** From now on, scripts that are imported only add their SDKs to the list that this returns. */
+export function collect() {
+  collected = [];
+  return collected;
+}
+
 /**
  * Runs every scenario of the given SDKs and exits.
  *
@@ -259,6 +267,10 @@ function scenarios(sdk, upstreams) {
  * `reportsUsage`: false if it does not show the numbers of tokens.
  */
 export async function main(...sdks) {
+  if (collected) {
+    collected.push(...sdks);
+    return;
+  }
   const upstreams = await listUpstreams();
   const all = sdks.flatMap((sdk) =>
     scenarios(sdk, upstreams).map(([name, scenario]) => [`${sdk.name} ${name}`, scenario]),
@@ -285,7 +297,7 @@ async function listUpstreams() {
   return listed.backends.map((entry) => new Upstream(entry));
 }
 
-async function run(scenarios) {
+export async function run(scenarios) {
   let failed = 0;
   for (const [name, scenario] of scenarios) {
     const started = performance.now();

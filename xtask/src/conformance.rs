@@ -48,7 +48,7 @@ pub(crate) fn run() -> Result<(), Failure> {
             Err(Missing::Failed(failure)) => return Err(failure),
         }
     }
-    with_gateway(&binary, |gateway| run_all(&ready, gateway))
+    with_gateway(&binary, |gateway| run_all(&ready, &binary, gateway))
 }
 
 /// Starts two simulators and a gateway, waits until they are ready, and ends them.
@@ -72,7 +72,7 @@ fn with_gateway(
 }
 
 /// Runs every script, also after one has failed.
-fn run_all(ready: &[Scripts], gateway: SocketAddr) -> Result<(), Failure> {
+fn run_all(ready: &[Scripts], binary: &Path, gateway: SocketAddr) -> Result<(), Failure> {
     let mut failures = Vec::new();
     let mut passed = 0;
     let started = Instant::now();
@@ -82,7 +82,8 @@ fn run_all(ready: &[Scripts], gateway: SocketAddr) -> Result<(), Failure> {
             script
                 .arg(file)
                 .env("PYTHONPATH", &scripts.shared)
-                .env("THROUGHLINE_URL", format!("http://{gateway}"));
+                .env("THROUGHLINE_URL", format!("http://{gateway}"))
+                .env("CONFORMANCE_BINARY", binary);
             isolate(&mut script);
             match command::run_within(&mut script, SCRIPT_TIMEOUT) {
                 Ok(()) => passed += 1,

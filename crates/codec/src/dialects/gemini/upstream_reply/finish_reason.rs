@@ -18,7 +18,8 @@ pub(super) fn finish(word: &str, message: Option<&str>) -> Option<Finish> {
     };
     Some(match word {
         "" | "FINISH_REASON_UNSPECIFIED" => return None,
-        "STOP" => Finish::Reason(EndReason::Stop),
+        // The provider ends a reply with calls like any other. Some servers of its dialect do not.
+        "STOP" | "FUNCTION_CALL" => Finish::Reason(EndReason::Stop),
         "MAX_TOKENS" | "CONTINUATION" => Finish::Reason(EndReason::Length),
         word if word == REFUSED || REFUSALS.contains(&word) => Finish::Reason(EndReason::Refusal),
         "MALFORMED_FUNCTION_CALL" => failed(
