@@ -5,13 +5,13 @@
 //! number belongs to the session tag, everything else to the lineage.
 
 use http::HeaderMap;
-use sha2::{Digest, Sha256};
 use throughline_canonical::thinking::hex;
-use throughline_canonical::{Request, Role};
+use throughline_canonical::{Block, Request, Role};
 use throughline_codec::dialects::blocks::outline::{self, Outline};
 use throughline_codec::dialects::blocks::prefix;
 use throughline_codec::dialects::client_headers::SESSIONS;
 
+use super::fingerprint::Fingerprint;
 use crate::headers::CONVERSATION;
 
 /// Identifies a client's session.
@@ -46,30 +46,26 @@ impl Lineage {
 
     /// Finds the lineage of a canonical request.
     pub fn of_request(headers: &HeaderMap, request: &Request) -> Self {
-        let mut hash = Sha256::new();
-        let mut add = |part: &str| {
-            hash.update((part.len() as u64).to_le_bytes());
-            hash.update(part);
-        };
-        request.system.iter().for_each(|text| add(text));
+        let mut beginning = Fingerprint::default();
+        request.system.iter().for_each(|text| beginning.add(text));
         let mut messages = request.messages.iter();
         if let Some(first) = messages.find(|message| message.role == Role::User) {
-            add(&serde_json::to_string(&first.content).unwrap_or_default());
+            first.content.iter().for_each(|block| add_block(block, &mut beginning));
         }
         let named = [&request.thread, &request.cache_key, &request.user];
         let name = named.into_iter().find_map(Option::as_deref);
-        Self::from(headers, name, half(hash))
+        Self::from(headers, name, beginning.finish())
     }
 
     fn from(headers: &HeaderMap, name: Option<&str>, beginning: [u8; 16]) -> Self {
         let mut names = std::iter::once(CONVERSATION).chain(SESSIONS);
         let by_header = names.find_map(|name| headers.get(name));
         let tag = match (by_header, name) {
-            (Some(value), _) => digest(&[b"header", value.as_bytes()]),
-            (None, Some(user)) => digest(&[b"user", session_of(user).as_bytes()]),
-            (None, None) => digest(&[b"beginning", &beginning]),
+            (Some(value), _) => Fingerprint::of(&[b"header", value.as_bytes()]),
+            (None, Some(user)) => Fingerprint::of(&[b"user", session_of(user).as_bytes()]),
+            (None, None) => Fingerprint::of(&[b"beginning", &beginning]),
         };
-        Self { tag: SessionTag(tag), id: LineageId(digest(&[&tag, &beginning])) }
+        Self { tag: SessionTag(tag), id: LineageId(Fingerprint::of(&[&tag, &beginning])) }
     }
 }
 
@@ -84,7 +80,7 @@ fn beginning(body: &[u8], outline: &Outline) -> [u8; 16] {
     if let Some(first) = first {
         prefix::normalise_message(body, first, &mut parts);
     }
-    digest(&[&parts])
+    Fingerprint::of(&[&parts])
 }
 
 /// Some clients put a JSON record into the user id, with the session inside.
@@ -95,20 +91,12 @@ fn session_of(user: &str) -> String {
         .unwrap_or_else(|| user.to_owned())
 }
 
-fn digest(parts: &[&[u8]]) -> [u8; 16] {
-    let mut hash = Sha256::new();
-    for part in parts {
-        hash.update((part.len() as u64).to_le_bytes());
-        hash.update(part);
+/// Adds a block. Most are text, and copying a long one into JSON would cost more than hashing it.
+fn add_block(block: &Block, fingerprint: &mut Fingerprint) {
+    match block {
+        Block::Text { text, .. } => fingerprint.add(text),
+        other => fingerprint.add(serde_json::to_vec(other).unwrap_or_default()),
     }
-    half(hash)
-}
-
-fn half(hash: Sha256) -> [u8; 16] {
-    let full: [u8; 32] = hash.finalize().into();
-    let mut half = [0; 16];
-    half.copy_from_slice(&full[..16]);
-    half
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@
 
 pub mod capture;
 pub mod envelope;
+mod fingerprint;
 pub mod guard;
 pub mod health;
 pub mod lineage;

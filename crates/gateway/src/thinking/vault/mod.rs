@@ -14,7 +14,6 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 use throughline_canonical::request::Block;
 use throughline_canonical::{Origin, Prefix};
 use throughline_sealing::{Keyring, Purpose, SealError};
@@ -22,6 +21,7 @@ use tokio::task::AbortHandle;
 
 use self::recent::Recent;
 pub use self::store::{Record, VaultStore};
+use super::fingerprint::Fingerprint;
 use super::health::StoreHealth;
 use super::lineage::LineageId;
 use super::random;
@@ -37,31 +37,24 @@ pub struct VaultKey(pub [u8; 16]);
 impl VaultKey {
     /// The key of a turn that made a call with this id.
     pub fn of_call(id: &str) -> Self {
-        Self::digest(&[b"call\xff", id.as_bytes()])
+        Self::of(&[b"call", id.as_bytes()])
     }
 
     /// The key of a turn by its text, in one conversation. Surrounding white space does not count,
     /// because clients trim it.
     pub fn of_text(lineage: LineageId, text: &str) -> Self {
-        Self::digest(&[b"text\xff", &lineage.0, text.trim().as_bytes()])
+        Self::of(&[b"text", &lineage.0, text.trim().as_bytes()])
     }
 
     /// The key of a turn by its text and the question before it, because a model says `Done.` many
     /// times.
     pub fn of_answer(lineage: LineageId, question: &str, text: &str) -> Self {
-        let question = Sha256::digest(question.trim());
-        Self::digest(&[b"answer\xff", &lineage.0, &question, text.trim().as_bytes()])
+        let question = Fingerprint::of(&[question.trim().as_bytes()]);
+        Self::of(&[b"answer", &lineage.0, &question, text.trim().as_bytes()])
     }
 
-    fn digest(parts: &[&[u8]]) -> Self {
-        let mut hash = Sha256::new();
-        for part in parts {
-            hash.update(part);
-        }
-        let hash = hash.finalize();
-        let mut half = [0; 16];
-        half.copy_from_slice(&hash[..16]);
-        Self(half)
+    fn of(parts: &[&[u8]]) -> Self {
+        Self(Fingerprint::of(parts))
     }
 }
 
@@ -76,8 +69,7 @@ pub struct Scope {
 impl Scope {
     /// A conversation, and the fingerprint of its caller's key.
     pub fn new(lineage: LineageId, caller: String) -> Self {
-        let VaultKey(conversation) =
-            VaultKey::digest(&[b"scope\xff", &lineage.0, caller.as_bytes()]);
+        let VaultKey(conversation) = VaultKey::of(&[b"scope", &lineage.0, caller.as_bytes()]);
         Self { conversation: LineageId(conversation), caller }
     }
 
