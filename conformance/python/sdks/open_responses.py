@@ -259,7 +259,7 @@ def phases(client):
 
 
 def tools(client):
-    """A tool loop, whole and streamed; the items go back as they came."""
+    """A tool loop, whole and streamed; the items go back unchanged."""
     for send in (client.create, lambda body: client.stream(body)[0]):
         question = user("Use a tool: what is the weather in Paris?")
         response = send({"input": [question], "tools": TOOLS})

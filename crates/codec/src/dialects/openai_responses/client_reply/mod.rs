@@ -24,15 +24,7 @@ pub(super) mod response;
 /// Writes one reply.
 #[derive(Default)]
 pub(super) struct Writer {
-    /// The id of the response.
-    id: String,
-    /// The unique part of it, which the ids of items share.
-    identity: String,
-    /// The constant members of the response, after its status.
-    settings: String,
-    created: u64,
-    /// Reads the clock.
-    now: Option<fn() -> u64>,
+    constants: Constants,
     sequence: u64,
     progress: Progress,
     /// Open items, by the index of their block.
@@ -57,6 +49,20 @@ pub(super) struct Writer {
     last: Option<String>,
 }
 
+/// What is known of a response before its first event.
+#[derive(Clone, Default)]
+struct Constants {
+    /// The id of the response.
+    id: String,
+    /// The unique part of it, which the ids of items share.
+    identity: String,
+    /// The constant members of the response, after its status.
+    settings: String,
+    created: u64,
+    /// Reads the clock.
+    now: Option<fn() -> u64>,
+}
+
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 enum Progress {
     #[default]
@@ -71,14 +77,14 @@ impl Writer {
         repeated: &RepeatedMembers,
         identity: &ReplyIdentity,
     ) -> Self {
-        Self {
+        let constants = Constants {
             id: format!("resp_{}", escaped(&identity.id)),
             identity: escaped(&identity.id),
             settings: settings(request, identity.model(request), repeated),
             created: identity.created,
             now: Some(identity.now),
-            ..Self::default()
-        }
+        };
+        Self { constants, ..Self::default() }
     }
 
     fn event(&mut self, name: &str, members: &[&str], out: &mut Vec<u8>) {
@@ -139,7 +145,7 @@ impl Writer {
         let Some(item) = self.open.get_mut(&number).filter(|item| item.id.is_empty()) else {
             return;
         };
-        item.assign_index(&self.identity, &mut self.items);
+        item.assign_index(&self.constants.identity, &mut self.items);
         let sequence = &mut self.sequence;
         let (at, json) = (item.at(), item.json("in_progress"));
         write_event("response.output_item.added", &[&at, ",\"item\":", &json], sequence, out);
@@ -151,7 +157,7 @@ impl Writer {
 
     fn item(&mut self, kind: Kind) -> Item {
         let mut item = Item::new(kind);
-        item.assign_index(&self.identity, &mut self.items);
+        item.assign_index(&self.constants.identity, &mut self.items);
         item
     }
 
@@ -346,8 +352,8 @@ impl Writer {
         output: &str,
         usage: &str,
     ) -> String {
-        let Self { id, settings, created, .. } = self;
-        let clock = self.now.filter(|_| status == "completed");
+        let Constants { id, settings, created, now, .. } = &self.constants;
+        let clock = now.filter(|_| status == "completed");
         let completed = clock.map(|now| now().max(*created));
         let created = *created;
         ResponseObject { id, created, completed, status, error, details, settings, output, usage }
@@ -418,11 +424,7 @@ impl ReplyWriter for Writer {
 
     fn whole(&self, reply: &Reply) -> Vec<u8> {
         let mut writer = Self {
-            id: self.id.clone(),
-            identity: self.identity.clone(),
-            settings: self.settings.clone(),
-            created: self.created,
-            now: self.now,
+            constants: self.constants.clone(),
             progress: Progress::Writing,
             usage: reply.usage,
             ..Self::default()
