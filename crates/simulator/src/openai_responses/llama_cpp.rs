@@ -65,15 +65,15 @@ fn end(reply: &Reply) -> Value {
 pub(super) fn events(reply: &Reply) -> Vec<Frame> {
     let mut writer = Writer { frames: Vec::new() };
     let start = json!({"id": reply.id, "object": "response", "status": "in_progress"});
-    writer.event(json!({"type": "response.created", "response": start}));
-    writer.event(json!({"type": "response.in_progress", "response": start}));
+    writer.event(&json!({"type": "response.created", "response": start}));
+    writer.event(&json!({"type": "response.in_progress", "response": start}));
     for output in &reply.outputs {
         writer.begin(output);
     }
     for output in &reply.outputs {
         writer.finish(output);
     }
-    writer.event(json!({"type": "response.completed", "response": end(reply)}));
+    writer.event(&json!({"type": "response.completed", "response": end(reply)}));
     writer.frames
 }
 
@@ -82,8 +82,8 @@ struct Writer {
 }
 
 impl Writer {
-    fn event(&mut self, event: Value) {
-        self.frames.push(Frame::event(event["type"].as_str(), &event));
+    fn event(&mut self, event: &Value) {
+        self.frames.push(Frame::event(event["type"].as_str(), event));
     }
 
     fn begin(&mut self, output: &Output) {
@@ -105,14 +105,14 @@ impl Writer {
                 (id, "response.function_call_arguments.delta", arguments.as_str())
             }
         };
-        self.event(json!({"type": "response.output_item.added", "item": begun}));
+        self.event(&json!({"type": "response.output_item.added", "item": begun}));
         if matches!(output.content, Content::Message { .. }) {
             let part = json!({"type": "output_text", "text": ""});
             let kind = "response.content_part.added";
-            self.event(json!({"type": kind, "item_id": id, "part": part}));
+            self.event(&json!({"type": kind, "item_id": id, "part": part}));
         }
         for delta in draft::deltas(text) {
-            self.event(json!({"type": event, "item_id": id, "delta": delta}));
+            self.event(&json!({"type": event, "item_id": id, "delta": delta}));
             if let Some(frame) = self.frames.last_mut() {
                 frame.tokens = 1;
             }
@@ -123,11 +123,11 @@ impl Writer {
         let id = &output.id;
         if let Content::Message { text, .. } = &output.content {
             let kind = "response.output_text.done";
-            self.event(json!({"type": kind, "item_id": id, "text": text}));
+            self.event(&json!({"type": kind, "item_id": id, "text": text}));
             let kind = "response.content_part.done";
-            self.event(json!({"type": kind, "item_id": id, "part": said_part(text, false)}));
+            self.event(&json!({"type": kind, "item_id": id, "part": said_part(text, false)}));
         }
-        self.event(json!({"type": "response.output_item.done", "item": item(output)}));
+        self.event(&json!({"type": "response.output_item.done", "item": item(output)}));
     }
 }
 
