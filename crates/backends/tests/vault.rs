@@ -11,7 +11,7 @@ use throughline_canonical::{Block, Origin};
 use throughline_gateway::thinking::store::{Change, Store};
 use throughline_gateway::thinking::vault::store::suite;
 use throughline_gateway::thinking::vault::{Record, VaultStore};
-use throughline_gateway::thinking::{StoredTurn, Vault, VaultKey, VaultLimits};
+use throughline_gateway::thinking::{Lookup, StoredTurn, Vault, VaultKey, VaultLimits};
 use throughline_sealing::Keyring;
 
 const SENTENCE: &str = "The heron counts eleven lanterns before it believes the river.";
@@ -72,7 +72,7 @@ async fn stored_turn_is_found_after_a_restart() {
     let after = vault(open(folder.path()).await, VaultLimits::default());
     assert_eq!(after.bytes(), 0);
     for name in names {
-        assert_eq!(after.find(&[name]).await, Some(kept(SENTENCE)));
+        assert_eq!(after.find(&[name]).await, Lookup::Found(kept(SENTENCE)));
     }
 }
 
@@ -84,7 +84,7 @@ async fn content_is_not_readable_in_the_data_directory() {
     let name = VaultKey::of_call("one");
     vault.store(&[name], &kept(SENTENCE));
     vault.flush().await;
-    assert_eq!(vault.find(&[name]).await, Some(kept(SENTENCE)));
+    assert_eq!(vault.find(&[name]).await, Lookup::Found(kept(SENTENCE)));
     assert!(folder.path().join("memory.db-wal").exists());
     assert_eq!(files_with(folder.path(), SENTENCE), Vec::<String>::new());
     assert_eq!(files_with(folder.path(), "EqQBCkYI"), Vec::<String>::new());
@@ -116,7 +116,7 @@ async fn limits_hold_while_two_writers_write() {
         }
     }
     for (number, name) in names.iter().enumerate() {
-        let found = vault.find(&[*name]).await.is_some();
+        let found = vault.find(&[*name]).await.turn().is_some();
         assert_eq!(found, number >= 250, "{number}");
     }
 }

@@ -39,6 +39,8 @@ pub enum Reason {
     Policy,
     /// It is malformed, or would make its message malformed.
     Shape,
+    /// The keyring cannot open it.
+    Sealed,
 }
 
 impl Reason {
@@ -52,6 +54,7 @@ impl Reason {
             Self::Cut => "cut",
             Self::Policy => "policy",
             Self::Shape => "shape",
+            Self::Sealed => "sealed",
         }
     }
 }

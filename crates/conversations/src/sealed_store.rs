@@ -13,7 +13,7 @@ use throughline_gateway::thinking::health::StoreHealth;
 use throughline_gateway::thinking::random;
 use throughline_gateway::thinking::store::StoreError;
 use throughline_gateway::unix_ms;
-use throughline_sealing::{Keyring, Purpose};
+use throughline_sealing::{Keyring, Purpose, SealError};
 use tokio::sync::Notify;
 
 use crate::store::{Node, Store};
@@ -57,7 +57,7 @@ pub struct SealedStore {
 pub(crate) struct Ancestry<T> {
     /// The turns, oldest first.
     pub(crate) turns: Vec<T>,
-    /// The parent of the oldest turn, if that is not stored any more.
+    /// The turn before the oldest one, if that is not stored any more or cannot be opened.
     pub(crate) missing: Option<String>,
 }
 
@@ -137,9 +137,27 @@ impl SealedStore {
         serde_json::from_slice(&bytes).map_err(|cause| failed(cause.into()))
     }
 
+    /// Opens the value of an id for a client. `None` if the keyring cannot open it: then it is as
+    /// good as not stored, and the client has to send its history.
+    pub(crate) fn open_if_possible<T: DeserializeOwned>(
+        &self,
+        kind: SealedKind,
+        id: &str,
+        sealed: &[u8],
+    ) -> Result<Option<T>, Fault> {
+        match self.open(kind, id, sealed) {
+            Ok(value) => Ok(Some(value)),
+            Err(error) if error.cause.is::<SealError>() => {
+                tracing::warn!(id, cause = %error.cause, "cannot open a stored value");
+                Ok(None)
+            }
+            Err(error) => Err(fault(error)),
+        }
+    }
+
     /// Opens the content of a node.
-    pub(crate) fn open_node<T: DeserializeOwned>(&self, node: &Node) -> Result<T, Fault> {
-        self.open(SealedKind::Node, &node.id, &node.sealed).map_err(fault)
+    pub(crate) fn open_node<T: DeserializeOwned>(&self, node: &Node) -> Result<Option<T>, Fault> {
+        self.open_if_possible(SealedKind::Node, &node.id, &node.sealed)
     }
 
     /// A turn of this owner.
@@ -150,10 +168,14 @@ impl SealedStore {
     ) -> Result<Option<T>, Fault> {
         let node = self.store.node(id).await.map_err(fault)?;
         let node = node.filter(|node| node.owner == owner && is_live(node));
-        node.map(|node| self.open_node(&node)).transpose()
+        match node {
+            Some(node) => self.open_node(&node),
+            None => Ok(None),
+        }
     }
 
-    /// A turn and those before it. `None` if there is no such turn of this owner.
+    /// A turn and those before it. `None` if there is no such turn of this owner, or if it cannot be
+    /// opened.
     pub(crate) async fn ancestry<T: DeserializeOwned>(
         &self,
         owner: &str,
@@ -164,11 +186,19 @@ impl SealedStore {
         if !all_owned || !nodes.last().is_some_and(is_live) {
             return Ok(None);
         }
-        let turns: Result<_, _> = nodes.iter().map(|node| self.open_node(node)).collect();
-        Ok(Some(Ancestry {
-            turns: turns?,
-            missing: nodes.into_iter().next().and_then(|first| first.parent),
-        }))
+        let mut turns = Vec::with_capacity(nodes.len());
+        let mut missing = nodes.first().and_then(|first| first.parent.clone());
+        for node in nodes {
+            match self.open_node(&node)? {
+                Some(turn) => turns.push(turn),
+                None if node.id == id => return Ok(None),
+                None => {
+                    turns.clear();
+                    missing = Some(node.id);
+                }
+            }
+        }
+        Ok(Some(Ancestry { turns, missing }))
     }
 
     /// Whether this id belongs to another owner. Such an id is never forwarded: a backend that uses

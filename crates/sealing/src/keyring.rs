@@ -129,6 +129,16 @@ impl Keyring {
         text
     }
 
+    /// The id of the newest key, which seals.
+    pub fn newest_id(&self) -> KeyId {
+        self.secrets[0].id
+    }
+
+    /// Whether it has the key with this id.
+    pub fn contains(&self, id: KeyId) -> bool {
+        self.secrets.iter().any(|secret| secret.id == id)
+    }
+
     /// The newest key for a purpose, and its id.
     pub(crate) fn newest(&self, purpose: Purpose) -> (KeyId, &Key) {
         let newest = &self.secrets[0];
@@ -143,7 +153,7 @@ impl Keyring {
 }
 
 /// Identifies a key without revealing anything about it.
-pub(crate) type KeyId = [u8; 4];
+pub type KeyId = [u8; 4];
 
 fn key_id(secret: &Key) -> KeyId {
     let hash = Sha256::new()
@@ -196,5 +206,7 @@ mod tests {
         assert_ne!(**envelope, [1; SECRET]);
         assert_eq!(one.find(id, Purpose::Envelope), Some(envelope));
         assert_eq!(other.find(id, Purpose::Envelope), None);
+        assert_eq!(one.newest_id(), id);
+        assert!(one.contains(id) && !other.contains(id));
     }
 }

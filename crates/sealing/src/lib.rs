@@ -11,5 +11,5 @@ pub mod keyring;
 pub mod sealed;
 pub mod text;
 
-pub use keyring::{Keyring, KeyringParseError, Purpose};
-pub use sealed::{Nonce, SealError};
+pub use keyring::{KeyId, Keyring, KeyringParseError, Purpose};
+pub use sealed::{Nonce, SealError, key_id};

@@ -3,7 +3,7 @@
 use chacha20poly1305::aead::{Aead, Payload};
 use chacha20poly1305::{KeyInit, XChaCha20Poly1305};
 
-use crate::keyring::{Keyring, Purpose};
+use crate::keyring::{KeyId, Keyring, Purpose};
 
 /// A nonce, used once. It may be random: at 24 bytes, collisions do not happen in practice.
 pub type Nonce = [u8; 24];
@@ -24,6 +24,13 @@ pub enum SealError {
     /// Changed, or sealed for another purpose or context.
     #[error("changed after sealing, or sealed for another context")]
     Altered,
+}
+
+/// The id of the key that sealed these bytes. `None` if they are not sealed by this version.
+pub fn key_id(sealed: &[u8]) -> Option<KeyId> {
+    let (&version, rest) = sealed.split_first()?;
+    let id = rest.first_chunk::<KEY_ID>()?;
+    (version == VERSION).then_some(*id)
 }
 
 impl Keyring {
@@ -52,11 +59,8 @@ impl Keyring {
         sealed: &[u8],
     ) -> Result<Vec<u8>, SealError> {
         let (head, ciphertext) = sealed.split_at_checked(HEAD).ok_or(SealError::Foreign)?;
-        let (key_id, nonce) = head[1..].split_at(KEY_ID);
-        if head[0] != VERSION {
-            return Err(SealError::Foreign);
-        }
-        let key_id = key_id.try_into().map_err(|_| SealError::Foreign)?;
+        let key_id = key_id(head).ok_or(SealError::Foreign)?;
+        let (_, nonce) = head.split_at(1 + KEY_ID);
         let nonce: &Nonce = nonce.try_into().map_err(|_| SealError::Foreign)?;
         let key = self.find(key_id, purpose).ok_or(SealError::UnknownKey)?;
         let payload = Payload { msg: ciphertext, aad: context };
@@ -85,6 +89,8 @@ mod tests {
         assert_eq!(open(&other, Purpose::Vault, b"here"), Err(SealError::UnknownKey));
         assert_eq!(open(&old, Purpose::Envelope, b"here"), Err(SealError::Altered));
         assert_eq!(open(&old, Purpose::Vault, b"there"), Err(SealError::Altered));
+        assert_eq!(key_id(&sealed), Some(old.newest_id()));
+        assert_eq!(key_id(&[2, 1, 1, 1, 1]), None);
         assert!(!sealed.windows(6).any(|bytes| bytes == b"secret"));
     }
 

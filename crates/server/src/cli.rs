@@ -131,6 +131,12 @@ pub struct Serve {
     /// The directory for all state. Overrides `data_dir`.
     #[arg(long, value_name = "DIR")]
     pub data_dir: Option<PathBuf>,
+    /// Start although the keyring that sealed the stored data is lost.
+    ///
+    /// Stored responses and turns that were sealed with it stay unreadable. Needed for one start
+    /// only.
+    #[arg(long)]
+    pub new_keyring: bool,
 }
 
 const SIMULATE_EXAMPLES: &str = "\

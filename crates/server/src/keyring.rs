@@ -1,20 +1,26 @@
 //! Loads the keyring from the environment, or from a file in the data directory that the first start
-//! creates.
+//! creates. A data directory with sealed data has seen its first start: without the key that sealed
+//! them, the keyring is lost.
 
 use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
-use throughline_sealing::{Keyring, KeyringParseError};
+use throughline_backends::sqlite::{DatabaseFault, newest_sealed, read_fact};
+use throughline_sealing::{KeyId, Keyring, KeyringParseError, key_id};
 
 use crate::data_dir::is_open_to_others;
+use crate::wiring::{CONVERSATIONS_FILE, MEMORY_FILE};
 
 /// The environment variable for a keyring that several instances share.
 pub const VARIABLE: &str = "THROUGHLINE_KEYRING";
 
 /// The name of the file in the data directory.
 pub const FILE: &str = "keyring";
+
+/// The stored fact that names the newest key, so that its loss is noticed.
+pub const FACT: &str = "sealing_key";
 
 /// Where a keyring was found.
 #[derive(Debug)]
@@ -44,7 +50,7 @@ pub enum KeyringError {
     Variable(KeyringParseError),
     /// The file does not hold a keyring.
     #[error(
-        "`{path}` is not a valid keyring: {cause}; restore it from a backup. Without a backup, move the file away: the next start creates a new keyring, but cannot read what was sealed with the old one (turns in the vault, envelopes that clients send back)"
+        "`{path}` is not a valid keyring: {cause}; restore it from a backup. Without a backup, move the file away and start once with `--new-keyring`: this creates a new keyring, which cannot read what was sealed with the old one (stored responses, turns in the vault, envelopes that clients send back)"
     )]
     Malformed {
         /// The file.
@@ -62,6 +68,19 @@ pub enum KeyringError {
         /// The system's error.
         cause: std::io::Error,
     },
+    /// There is sealed data, and the key that sealed it is not there.
+    #[error(
+        "{what}, and the data in `{data_dir}` is sealed with it (stored responses, turns in the vault); restore the keyring from a backup, or set the variable `{VARIABLE}`. If it is lost, start once with `--new-keyring`: clients then have to send their conversations again, and thinking that was sealed stays unreadable"
+    )]
+    Lost {
+        /// What is missing.
+        what: String,
+        /// The data directory.
+        data_dir: String,
+    },
+    /// The data cannot be read.
+    #[error("cannot find out which key sealed the data: {0}")]
+    Database(#[from] DatabaseFault),
     /// The file cannot be created.
     #[error(
         "cannot create the keyring `{path}`: {cause}; make the data directory writable, or set the variable `{VARIABLE}`"
@@ -74,9 +93,64 @@ pub enum KeyringError {
     },
 }
 
-/// Loads the keyring. Creates the file if there is none.
-pub fn load_or_create(data_dir: &Path, variable: Option<&OsStr>) -> Result<Keyring, KeyringError> {
-    match find(data_dir, variable)? {
+impl Found {
+    /// Why this is not the keyring of the data directory. `last` is the key that sealed its data.
+    pub fn check_lost(&self, data_dir: &Path, last: Option<KeyId>) -> Result<(), KeyringError> {
+        let Some(last) = last else {
+            return Ok(());
+        };
+        let file = data_dir.join(FILE);
+        let file = file.display();
+        let what = match self {
+            Self::InEnvironment(keyring) | Self::InFile { keyring, .. }
+                if keyring.contains(last) =>
+            {
+                return Ok(());
+            }
+            Self::InEnvironment(_) => format!("the variable `{VARIABLE}` lacks the last key"),
+            Self::InFile { .. } => format!("the keyring `{file}` lacks the last key"),
+            Self::Missing => format!("the keyring `{file}` is missing"),
+        };
+        Err(KeyringError::Lost { what, data_dir: data_dir.display().to_string() })
+    }
+}
+
+/// The key that sealed the data in a data directory. `None` if nothing is sealed yet.
+pub async fn last_key(data_dir: &Path) -> Result<Option<KeyId>, DatabaseFault> {
+    let memory = data_dir.join(MEMORY_FILE);
+    if let Some(id) = read_fact(&memory, FACT).await?.as_deref().and_then(read_id) {
+        return Ok(Some(id));
+    }
+    for file in [memory, data_dir.join(CONVERSATIONS_FILE)] {
+        if let Some(id) = newest_sealed(&file).await?.as_deref().and_then(key_id) {
+            return Ok(Some(id));
+        }
+    }
+    Ok(None)
+}
+
+/// Writes the id of a key as text.
+pub fn write_id(id: KeyId) -> String {
+    format!("{:08x}", u32::from_be_bytes(id))
+}
+
+fn read_id(text: &str) -> Option<KeyId> {
+    u32::from_str_radix(text, 16).ok().map(u32::to_be_bytes)
+}
+
+/// Loads the keyring. Creates the file if there is none. Fails if the data in the directory is sealed
+/// with a key that is not there, unless the operator says so with `accept_loss`.
+pub async fn load_or_create(
+    data_dir: &Path,
+    variable: Option<&OsStr>,
+    accept_loss: bool,
+) -> Result<Keyring, KeyringError> {
+    let found = find(data_dir, variable)?;
+    match found.check_lost(data_dir, last_key(data_dir).await?) {
+        Err(lost) if accept_loss => tracing::warn!("continuing without the lost keyring: {lost}"),
+        checked => checked?,
+    }
+    match found {
         Found::InEnvironment(keyring) => {
             tracing::debug!("keyring loaded from {VARIABLE}");
             Ok(keyring)

@@ -16,8 +16,9 @@ use throughline_gateway::backend::Backend;
 use throughline_gateway::catalog::{Catalog, CatalogError};
 use throughline_gateway::gateway::{Gateway, Stores};
 use throughline_gateway::settings::Settings;
-use throughline_gateway::thinking::store::Store;
+use throughline_gateway::thinking::store::{Change, Snapshot, Store};
 use throughline_gateway::upstream::Client;
+use throughline_sealing::Keyring;
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
 
@@ -101,11 +102,14 @@ pub enum BuildError {
 }
 
 impl App {
-    /// Builds all parts and starts the background tasks.
-    pub async fn build(config: &Config, listen: SocketAddr) -> Result<Self, BuildError> {
+    /// Builds all parts and starts the background tasks. `new_keyring` accepts that the keyring of
+    /// the stored data is lost.
+    pub async fn build(
+        config: &Config,
+        listen: SocketAddr,
+        new_keyring: bool,
+    ) -> Result<Self, BuildError> {
         let lock = lock_data_dir(&config.data_dir)?;
-        let variable = std::env::var_os(keyring::VARIABLE);
-        let keyring = keyring::load_or_create(&config.data_dir, variable.as_deref())?;
         let failed = |error: throughline_gateway::thinking::store::StoreError| BuildError::Store {
             cause: error.cause.to_string(),
             what: error.what,
@@ -113,6 +117,13 @@ impl App {
         let store = SqliteStore::open(&config.data_dir.join(MEMORY_FILE)).await.map_err(failed)?;
         let snapshot = store.load().await.map_err(failed)?;
         tracing::debug!(blocks = snapshot.blocks.len(), "thinking memory loaded");
+        let conversations = SqliteConversations::open(&config.data_dir.join(CONVERSATIONS_FILE))
+            .await
+            .map_err(failed)?;
+        let variable = std::env::var_os(keyring::VARIABLE);
+        let keyring =
+            keyring::load_or_create(&config.data_dir, variable.as_deref(), new_keyring).await?;
+        record_key(&store, &snapshot, &keyring).await;
         let simulators = Mutex::default();
         let settings = settings(config, catalog(config)?, &simulators).await?;
         let store = Arc::new(store);
@@ -120,9 +131,6 @@ impl App {
         let keyring = Arc::new(keyring);
         let gateway = Gateway::new(settings, snapshot, stores, keyring.clone());
         let gateway = Arc::new(gateway);
-        let conversations = SqliteConversations::open(&config.data_dir.join(CONVERSATIONS_FILE))
-            .await
-            .map_err(failed)?;
         let Retention { time, limit } = config.responses;
         let conversations = SealedStore::new(Arc::new(conversations), keyring, limit);
         let conversations = Arc::new(conversations);
@@ -211,6 +219,18 @@ fn lock_data_dir(path: &Path) -> Result<File, BuildError> {
         );
     }
     data_dir::lock(path).map_err(failed)?.ok_or(BuildError::InUse { path: shown })
+}
+
+/// Records the key that seals from now on.
+async fn record_key(store: &SqliteStore, snapshot: &Snapshot, keyring: &Keyring) {
+    let key = keyring::write_id(keyring.newest_id());
+    if snapshot.facts.get(keyring::FACT) == Some(&key) {
+        return;
+    }
+    let written = store.write(vec![Change::Fact(keyring::FACT.to_owned(), Some(key))]).await;
+    if let Err(error) = written {
+        tracing::warn!(error = &error as &dyn std::error::Error, "cannot record the newest key");
+    }
 }
 
 fn catalog(config: &Config) -> Result<Catalog, CatalogError> {

@@ -70,7 +70,8 @@ impl Gateway {
             .iter()
             .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
             .collect();
-        let (child, url) = spawn(&binary, log_level, &environment, disk.as_ref(), &folder).await;
+        let mut command = command(&binary, log_level, &environment, disk.as_ref(), &folder);
+        let (child, url) = spawn(&mut command, &folder).await;
         let client = Client::new(&url);
         Self { client, url, binary, log_level, environment, child, disk, folder }
     }
@@ -133,14 +134,19 @@ impl Gateway {
 
     /// Starts the binary again in the same directory.
     pub async fn restart(&mut self) {
-        let (child, url) = spawn(
+        self.restart_with(&[]).await;
+    }
+
+    /// Like [`Gateway::restart`], with more arguments of `serve`.
+    pub async fn restart_with(&mut self, arguments: &[&str]) {
+        let mut command = command(
             &self.binary,
             self.log_level,
             &self.environment,
             self.disk.as_ref(),
             &self.folder,
-        )
-        .await;
+        );
+        let (child, url) = spawn(command.args(arguments), &self.folder).await;
         self.child = child;
         self.client = Client::new(&url);
         self.url = url;
@@ -215,13 +221,14 @@ pub fn block_fates(report: &Value) -> Vec<String> {
         .collect()
 }
 
-async fn spawn(
+/// The command that serves in a folder.
+fn command(
     binary: &Path,
     log_level: Option<&str>,
     environment: &[(String, String)],
     disk: Option<&SmallDisk>,
     folder: &TempDir,
-) -> (Child, String) {
+) -> Command {
     let log = std::fs::OpenOptions::new()
         .create(true)
         .append(true)
@@ -253,6 +260,11 @@ async fn spawn(
     if let Some(level) = log_level {
         command.env("RUST_LOG", level);
     }
+    command
+}
+
+/// Starts the command and waits until it prints its address.
+async fn spawn(command: &mut Command, folder: &TempDir) -> (Child, String) {
     let mut child = command.spawn().expect("the binary starts");
     let mut lines = BufReader::new(child.stdout.take().expect("an output")).lines();
     let first = tokio::time::timeout(Duration::from_secs(20), lines.next_line())

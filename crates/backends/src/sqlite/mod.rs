@@ -4,6 +4,7 @@ mod batch;
 mod check;
 mod conversations;
 mod database;
+mod sealed;
 mod vault;
 
 use std::collections::HashMap;
@@ -23,6 +24,7 @@ use batch::Batch;
 pub use check::DatabaseFault;
 pub use conversations::SqliteConversations;
 use database::Database;
+pub use sealed::{newest_sealed, read_fact};
 use vault::VaultNames;
 
 static MIGRATIONS: Migrator = sqlx::migrate!("src/sqlite/migrations");

@@ -208,8 +208,8 @@ impl Responses {
         let Some(mut node) = store.node(id).await.map_err(fault)? else {
             return Ok(());
         };
-        let mut stored: StoredResponse = self.sealed_store.open_node(&node)?;
-        if let Some(conversation) = belongs_to(&stored.response)
+        if let Some(mut stored) = self.sealed_store.open_node::<StoredResponse>(&node)?
+            && let Some(conversation) = belongs_to(&stored.response)
             && store.reference(conversation).await.map_err(fault)?.is_some()
         {
             stored.deleted = true;

@@ -60,8 +60,9 @@ impl Responses {
         let Some(reference) = reference.filter(is_theirs) else {
             return Ok(None);
         };
-        let content = self.sealed_store.open(SealedKind::Reference, id, &reference.sealed);
-        Ok(Some((reference, content.map_err(fault)?)))
+        let store = &self.sealed_store;
+        let content = store.open_if_possible(SealedKind::Reference, id, &reference.sealed)?;
+        Ok(content.map(|content| (reference, content)))
     }
 
     pub(super) async fn conversations(

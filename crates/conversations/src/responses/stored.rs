@@ -106,23 +106,21 @@ impl Responses {
                 continue;
             }
             let node = self.sealed_store.store.named(owner, id).await.map_err(fault)?;
-            let hidden = match &node {
-                Some(node) => node.owner != owner,
-                None => !is_plain(id),
+            let not_stored = || {
+                let what = format!("item `{id}` is not stored; send the item itself");
+                Fault::at("input", what)
             };
-            if hidden {
-                return Err(Fault::at(
-                    "input",
-                    format!("item `{id}` is not stored; send the item itself"),
-                ));
-            }
+            let stored: Option<StoredResponse> = match node {
+                Some(node) if node.owner != owner => return Err(not_stored()),
+                Some(node) => {
+                    let opened = self.sealed_store.open_node(&node)?;
+                    Some(opened.ok_or_else(not_stored)?)
+                }
+                None if !is_plain(id) => return Err(not_stored()),
+                None => None,
+            };
             // Items of the same turn are often needed too.
-            for item in node
-                .map(|node| self.sealed_store.open_node::<StoredResponse>(&node))
-                .transpose()?
-                .iter()
-                .flat_map(StoredResponse::items)
-            {
+            for item in stored.iter().flat_map(StoredResponse::items) {
                 if let Some(id) = item.get("id").and_then(Value::as_str) {
                     found.insert(id.to_owned(), item.clone());
                 }

@@ -58,7 +58,7 @@ impl Gateway {
             }
             lookups += 1;
             let keys = call_keys(scope, &question(questions), &message.content);
-            let Some(kept) = self.vault.find(&keys).await else {
+            let Some(kept) = self.vault.find(&keys).await.turn() else {
                 continue;
             };
             let calls = message.content.iter_mut().filter(|block| is_call(block));

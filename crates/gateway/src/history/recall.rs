@@ -19,7 +19,7 @@ use crate::settings::{Policy, Thinking};
 use crate::thinking::envelope::{Envelope, EnvelopeKind, Envelopes, OpenResult};
 use crate::thinking::guard::PrefixRecord;
 use crate::thinking::memory::{TargetIdentity, Verdict};
-use crate::thinking::vault::Scope;
+use crate::thinking::vault::{Lookup, Scope};
 
 /// One block of an assistant message, as its maker wrote it.
 #[derive(Clone, Debug)]
@@ -121,12 +121,17 @@ impl Recall<'_> {
         questions: &[Message],
         verdicts: &[Verdict],
     ) -> Vec<PastBlock> {
-        let kept = match self.reads_past && self.lookups.lock().count_lookup() {
+        let found = match self.reads_past && self.lookups.lock().count_lookup() {
             true => self.gateway.find_turn(self.scope, questions, &content).await,
-            false => None,
+            false => Lookup::Nothing,
         };
+        if found == Lookup::Sealed && !content.iter().any(is_thinking) {
+            let mut past = self.restore_changed(content, None, verdicts);
+            past.insert(0, sealed_thinking());
+            return past;
+        }
         // Restore a turn once, even if the request names it more than once.
-        let kept = kept.filter(|kept| self.lookups.lock().is_new(&kept.blocks));
+        let kept = found.turn().filter(|kept| self.lookups.lock().is_new(&kept.blocks));
         match kept {
             Some(kept) if is_same_turn(&content, &kept.blocks) => {
                 self.restore_unchanged(&content, kept, verdicts)
@@ -142,7 +147,7 @@ impl Recall<'_> {
                 let native = Block::Thinking { text: String::new(), signature: envelope.signature };
                 self.known(native, &Arc::new(envelope.origin), verdict)
             }
-            OpenResult::Altered | OpenResult::NotOurs => {
+            OpenResult::Altered | OpenResult::Sealed | OpenResult::NotOurs => {
                 self.thinking(signature_block(signature), verdict)
             }
         }
@@ -152,6 +157,7 @@ impl Recall<'_> {
     pub(crate) fn thinking(&self, block: Block, verdict: Option<&Verdict>) -> PastBlock {
         match self.gateway.envelopes.open(signature_of(&block)) {
             OpenResult::Altered => foreign(block, Reason::Origin, None),
+            OpenResult::Sealed => foreign(block, Reason::Sealed, None),
             OpenResult::Ours(envelope) => self.enveloped(block, *envelope, verdict),
             OpenResult::NotOurs => match verdict {
                 Some(verdict @ Verdict::Send { origin, .. }) => PastBlock {
@@ -212,6 +218,7 @@ impl Recall<'_> {
             Some(OpenResult::Altered | OpenResult::NotOurs) => {
                 foreign(with_signature(block, None), Reason::Origin, None)
             }
+            Some(OpenResult::Sealed) => foreign(with_signature(block, None), Reason::Sealed, None),
             None => match lost {
                 Some((signed, origin, session)) if signed.matches(&block) => {
                     let block = with_signature(block, signed.signature.clone());
@@ -263,6 +270,12 @@ impl Recall<'_> {
             },
         }
     }
+}
+
+/// The thinking of a turn that the keyring cannot open. How much it was is not known.
+fn sealed_thinking() -> PastBlock {
+    let block = Block::Redacted { data: String::new() };
+    PastBlock { restored: true, ..foreign(block, Reason::Sealed, None) }
 }
 
 /// The prefix that the memory knows for a block.

@@ -264,7 +264,7 @@ impl Recall<'_> {
                 like(&|stored| is_thinking(stored) && signature_of(stored) == signature)
                     .or_else(|| Identity::of(block))
             }
-            (OpenResult::Altered, _) => None,
+            (OpenResult::Altered | OpenResult::Sealed, _) => None,
             (OpenResult::NotOurs, _) => Identity::of(block),
             (OpenResult::Ours(envelope), _) => Some(match envelope.kind {
                 EnvelopeKind::Redacted { data } => Identity::Encrypted(data),
@@ -292,7 +292,7 @@ impl Recall<'_> {
             "" => true,
             signature if text.is_empty() => match self.gateway.envelopes.open(signature) {
                 OpenResult::Ours(envelope) => Envelopes::content_hash("") != envelope.content,
-                OpenResult::Altered | OpenResult::NotOurs => false,
+                OpenResult::Altered | OpenResult::Sealed | OpenResult::NotOurs => false,
             },
             _ => false,
         }

@@ -5,15 +5,18 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use serde_json::Value;
-use throughline_canonical::{Amount, Block, Message, Origin, Request, Role, ThinkingKind};
+use throughline_canonical::{
+    Amount, Block, Fate, Message, Origin, Reason, Request, Role, ThinkingKind,
+};
 use throughline_codec::dialects::profile::Treatment;
 
 use crate::gateway::Gateway;
 use crate::history::adapt::open_turn;
 use crate::history::recall::{is_thinking, kind_of, signature_of};
 use crate::history::replay_table::{self, Maker, Part, Position};
-use crate::thinking::vault::{Scope, StoredTurn, VaultKey};
+use crate::thinking::vault::{Lookup, Scope, VaultKey};
 use crate::turn::Attempt;
+use crate::turn::log::BlockRecord;
 
 /// How many turns one request may look up. No real conversation has more, so this only limits
 /// abuse.
@@ -30,8 +33,32 @@ pub(crate) const MAX_KEYS_PER_TURN: usize = 4;
 pub(crate) struct DroppedParts {
     /// Whether this backend needs parts that it made itself.
     pub(crate) is_restorable: bool,
-    /// Thinking that this backend cannot read: the index of its message, its kind and its maker.
-    pub(crate) withheld: Vec<(usize, ThinkingKind, Arc<Origin>)>,
+    /// Thinking that cannot go back.
+    pub(crate) withheld: Vec<WithheldPart>,
+}
+
+/// Thinking that the client dropped and that cannot go back.
+#[derive(Clone, Debug)]
+pub(crate) struct WithheldPart {
+    /// The index of its message.
+    pub(crate) message: usize,
+    pub(crate) kind: ThinkingKind,
+    pub(crate) reason: Reason,
+    /// Its maker, unless the keyring cannot open it.
+    pub(crate) origin: Option<Arc<Origin>>,
+}
+
+impl WithheldPart {
+    /// The thinking of a turn that the keyring cannot open. How much it was is not known.
+    pub(crate) fn sealed(message: usize) -> Self {
+        Self { message, kind: ThinkingKind::Thinking, reason: Reason::Sealed, origin: None }
+    }
+
+    /// The block in the report. It has no position in the client's message.
+    pub(crate) fn record(&self) -> BlockRecord {
+        let outcome = (Fate::LeftOut, Some(self.reason));
+        BlockRecord::new((self.message, None), self.kind, outcome, self.origin.clone())
+    }
 }
 
 /// Counts the vault lookups of one request.
@@ -112,8 +139,12 @@ impl Gateway {
             lacking.into_iter().rev().take(MAX_RECENT_LOOKUPS)
         {
             let content = &request.messages[at].content;
-            let Some(kept) = self.find_turn(&attempt.request.scope, questions, content).await
-            else {
+            let found = self.find_turn(&attempt.request.scope, questions, content).await;
+            // Only in the open loop does the model need it.
+            if found == Lookup::Sealed && lacks_thinking && at >= open {
+                dropped.withheld.push(WithheldPart::sealed(at));
+            }
+            let Some(kept) = found.turn() else {
                 continue;
             };
             let is_own = kept.origin.domain == attempt.backend.domain;
@@ -123,9 +154,12 @@ impl Gateway {
                 // Only in the open loop does the model need it.
                 if at >= open {
                     let origin = Arc::new(kept.origin);
-                    dropped
-                        .withheld
-                        .extend(missing.map(|block| (at, kind_of(block), origin.clone())));
+                    dropped.withheld.extend(missing.map(|block| WithheldPart {
+                        message: at,
+                        kind: kind_of(block),
+                        reason: Reason::Origin,
+                        origin: Some(origin.clone()),
+                    }));
                 }
                 continue;
             }
@@ -152,14 +186,14 @@ impl Gateway {
         scope: &Scope,
         questions: &[Message],
         content: &[Block],
-    ) -> Option<StoredTurn> {
+    ) -> Lookup {
         let mut keys = call_id_keys(scope, content);
         if keys.is_empty() {
             let text = text_of(content);
             // A text is stored with and without its question. If it is unknown alone, the question
             // need not be hashed.
             if text.trim().is_empty() || !self.vault.may_have(&scope.text(&text)) {
-                return None;
+                return Lookup::Nothing;
             }
             keys.extend(scope.answer(&question(questions), &text));
         }

@@ -19,7 +19,7 @@ use crate::history::adapt::CALL_UNSIGNED;
 use crate::history::client_paths::ClientPaths;
 use crate::history::recall::{PastBlock, Recall, is_thinking, key_of};
 use crate::history::replay_table::{self, Maker, Part, Position};
-use crate::history::vault_lookup::DroppedParts;
+use crate::history::vault_lookup::{DroppedParts, WithheldPart};
 use crate::plan::{Decision, Lane};
 use crate::thinking::envelope::OpenResult;
 use crate::thinking::memory::{Question, Verdict};
@@ -393,19 +393,14 @@ impl OpaquePlan {
             if message.role != Role::Assistant {
                 continue;
             }
-            let outcome = (Fate::LeftOut, Some(Reason::Origin));
-            let of_message = dropped.withheld.iter().filter(|(of, ..)| *of == at);
-            let mut blocks: Vec<_> = of_message
-                .map(|(_, kind, origin)| {
-                    BlockRecord::new((at, None), *kind, outcome, Some(origin.clone()))
-                })
-                .collect();
+            let of_message = dropped.withheld.iter().filter(|part| part.message == at);
+            let mut blocks: Vec<_> = of_message.map(WithheldPart::record).collect();
             let sent = message.content.iter().filter(|block| is_thinking(block)).count();
             paths.set_paths(&mut blocks, sent);
             records.extend(blocks);
         }
-        for _ in &records {
-            self.omit(Reason::Origin);
+        for part in &dropped.withheld {
+            self.omit(part.reason);
         }
         self.blocks.extend(records);
         self.blocks.sort_by_key(BlockRecord::message);

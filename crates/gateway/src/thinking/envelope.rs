@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
 use throughline_canonical::Origin;
-use throughline_sealing::{Keyring, Purpose, text};
+use throughline_sealing::{Keyring, Purpose, SealError, text};
 
 use super::random;
 
@@ -73,9 +73,11 @@ pub enum EnvelopeKind {
 pub enum OpenResult {
     /// Not an envelope, for example a provider's own signature.
     NotOurs,
-    /// It starts like an envelope and does not open: it was changed, cut, or sealed with a key that
-    /// is not on this keyring. It must not be trusted, and no provider can read it.
+    /// It starts like an envelope and does not open: it was changed or cut. It must not be trusted,
+    /// and no provider can read it.
     Altered,
+    /// It is sealed with a key that is not on this keyring. No provider can read it.
+    Sealed,
     /// A valid envelope.
     Ours(Box<Envelope>),
 }
@@ -97,10 +99,15 @@ impl Envelopes {
         if !Self::looks_ours(text) {
             return OpenResult::NotOurs;
         }
-        text::read(text)
-            .and_then(|sealed| self.keyring.open(Purpose::Envelope, &[], &sealed).ok())
-            .and_then(|bytes| read(&bytes))
-            .map_or(OpenResult::Altered, |envelope| OpenResult::Ours(Box::new(envelope)))
+        let Some(sealed) = text::read(text) else {
+            return OpenResult::Altered;
+        };
+        match self.keyring.open(Purpose::Envelope, &[], &sealed) {
+            Ok(bytes) => read(&bytes)
+                .map_or(OpenResult::Altered, |envelope| OpenResult::Ours(Box::new(envelope))),
+            Err(SealError::UnknownKey) => OpenResult::Sealed,
+            Err(SealError::Altered | SealError::Foreign) => OpenResult::Altered,
+        }
     }
 
     /// Whether a text starts like an envelope. It is not opened, so it may still be invalid.
@@ -282,11 +289,10 @@ mod tests {
         }
     }
 
-    /// An envelope of another keyring counts as altered.
     #[test]
-    fn envelope_of_another_keyring_is_altered() {
+    fn envelope_of_another_keyring_is_sealed_and_a_cut_one_is_altered() {
         let text = envelopes(1).mint(&envelope(EnvelopeKind::Thinking, Some("sig")));
-        assert_eq!(envelopes(2).open(&text), OpenResult::Altered);
+        assert_eq!(envelopes(2).open(&text), OpenResult::Sealed);
         for cut in ["TLine1", "TLine1AA", &text[..text.len() / 2]] {
             assert_eq!(envelopes(1).open(cut), OpenResult::Altered, "{cut}");
         }
@@ -299,7 +305,7 @@ mod tests {
         let both = Envelopes::new(Arc::new(Keyring::read(&both).unwrap()));
         assert_eq!(ours(both.open(&text)), envelope(EnvelopeKind::Call, None));
         let newest = both.mint(&envelope(EnvelopeKind::Call, None));
-        assert_eq!(envelopes(1).open(&newest), OpenResult::Altered);
+        assert_eq!(envelopes(1).open(&newest), OpenResult::Sealed);
     }
 
     #[test]

@@ -26,4 +26,4 @@ pub mod writer;
 pub use envelope::{Envelope, EnvelopeKind, Envelopes, OpenResult};
 pub use lineage::{Lineage, LineageId, SessionTag};
 pub use memory::{Memory, Statistics, TargetIdentity, Verdict};
-pub use vault::{StoredTurn, Vault, VaultKey, VaultLimits, VaultStore};
+pub use vault::{Lookup, StoredTurn, Vault, VaultKey, VaultLimits, VaultStore};

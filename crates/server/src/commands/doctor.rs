@@ -44,7 +44,7 @@ pub async fn run(explicit: Option<&Path>) -> Result<(), Failure> {
         advice: Some(note.clone()),
     }));
     findings.push(check_data_dir(&config));
-    findings.push(check_keyring(&config));
+    findings.push(check_keyring(&config).await);
     findings.extend(check_databases(&config).await);
     findings.push(check_listen(&config).await);
     for backend in &config.backends {
@@ -85,9 +85,17 @@ fn check_data_dir(config: &Config) -> Finding {
     }
 }
 
-fn check_keyring(config: &Config) -> Finding {
+async fn check_keyring(config: &Config) -> Finding {
     let variable = std::env::var_os(keyring::VARIABLE);
-    match keyring::find(&config.data_dir, variable.as_deref()) {
+    let found = keyring::find(&config.data_dir, variable.as_deref());
+    // A damaged database has a finding of its own.
+    let last = keyring::last_key(&config.data_dir).await.unwrap_or_default();
+    if let Ok(found) = &found
+        && let Err(lost) = found.check_lost(&config.data_dir, last)
+    {
+        return Finding { ok: false, message: lost.to_string(), advice: None };
+    }
+    match found {
         Ok(Found::InEnvironment(_)) => {
             ok(format!("keyring: from the variable `{}`", keyring::VARIABLE))
         }

@@ -23,8 +23,9 @@ pub async fn run(options: Serve) -> Result<(), Failure> {
         ))
     })?;
     let address = listener.local_addr().map_err(|error| Failure::Failed(error.to_string()))?;
-    let app =
-        App::build(&config, address).await.map_err(|error| Failure::Failed(error.to_string()))?;
+    let app = App::build(&config, address, options.new_keyring)
+        .await
+        .map_err(|error| Failure::Failed(error.to_string()))?;
     let signals = Signals::install().map_err(|error| Failure::Failed(error.to_string()))?;
     for note in &config.notes {
         tracing::warn!("{note}");

@@ -3,6 +3,8 @@
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
+use serde_json::json;
+
 use crate::support::{CommandOutput, RunningCommand, folder, run, start};
 
 const SERVE: [&str; 5] = ["serve", "--listen", "127.0.0.1:0", "--data-dir", "data"];
@@ -72,7 +74,7 @@ async fn broken_keyring_is_reported_and_never_replaced() {
     ] {
         let folder = folder();
         write(folder.path(), text, 0o600);
-        let words = ["data/keyring` is not a valid keyring", words, "backup", "move the file away"];
+        let words = ["data/keyring` is not a valid keyring", words, "backup", "--new-keyring"];
         let stderr = run(folder.path(), &SERVE, &[]).await.expect_error(1, &words);
         assert!(!stderr.contains(&KEY[..20]), "{stderr}");
         assert_eq!(read(folder.path()), text);
@@ -81,6 +83,63 @@ async fn broken_keyring_is_reported_and_never_replaced() {
         let failed = ended.out.lines().find(|line| line.starts_with("FAIL"));
         assert!(failed.unwrap().contains(words[1]), "{}", ended.out);
     }
+}
+
+/// The first line of `doctor` that says what is wrong.
+async fn failed_check(folder: &Path, environment: &[(&str, &str)]) -> String {
+    let ended = doctor(folder, environment).await;
+    assert_eq!(ended.code, 1, "{ended:?}");
+    let failed = ended.out.lines().find(|line| line.starts_with("FAIL"));
+    failed.unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn lost_keyring_beside_sealed_data_is_not_a_first_start() {
+    let folder = folder();
+    let path = folder.path();
+    let running = serve(path, &[]).await;
+    let request = json!({"model": "some-model", "input": "ponder this"});
+    let stored = running.client.post("/v1/responses", &[], &request).await.expect_ok().json();
+    let conversation = running.client.post("/v1/conversations", &[], &json!({})).await;
+    let conversation = conversation.expect_ok().json();
+    running.stop().await;
+    let keyring = path.join("data/keyring");
+    std::fs::remove_file(&keyring).unwrap();
+
+    let lost = ["data/keyring` is missing", "sealed", "backup", "--new-keyring"];
+    run(path, &SERVE, &[]).await.expect_error(1, &lost);
+    assert!(!keyring.exists(), "no other keyring takes its place");
+    let failed = failed_check(path, &[]).await;
+    assert!(failed.contains(lost[0]) && failed.contains("--new-keyring"), "{failed}");
+    // The other keys do not open the data either.
+    let other = [(VARIABLE, OTHER_KEY)];
+    let lacks = [VARIABLE, "lacks the last key", "--new-keyring"];
+    run(path, &SERVE, &other).await.expect_error(1, &lacks);
+    assert!(failed_check(path, &other).await.contains(lacks[1]));
+    // The stored responses alone show it too.
+    std::fs::remove_file(path.join("data/memory.db")).unwrap();
+    run(path, &SERVE, &[]).await.expect_error(1, &lost);
+
+    let arguments = [&SERVE[..], &["--new-keyring"]].concat();
+    let running = start(path, &arguments, &[]).await;
+    let client = &running.client;
+    let id = stored["id"].as_str().unwrap();
+    assert_eq!(client.get(&format!("/v1/responses/{id}")).await.status, 404);
+    let mut next = request.clone();
+    next["previous_response_id"] = id.into();
+    let refused = client.post("/v1/responses", &[], &next).await;
+    assert_eq!(refused.status, 400, "{}", refused.text());
+    assert_eq!(refused.json()["error"]["code"], "previous_response_not_found");
+    let mut named = request.clone();
+    named["conversation"] = conversation["id"].clone();
+    assert_eq!(client.post("/v1/responses", &[], &named).await.status, 404);
+    client.post("/v1/responses", &[], &request).await.expect_ok();
+    let (_, stderr) = running.stop().await;
+    assert!(stderr.contains("keyring created"), "{stderr}");
+
+    // The new keyring is the usual one from now on.
+    doctor(path, &[]).await.expect_ok();
+    serve(path, &[]).await.stop().await;
 }
 
 #[tokio::test]

@@ -157,7 +157,7 @@ async fn envelope_with_one_altered_character_is_foreign() {
 }
 
 #[tokio::test]
-async fn envelope_of_another_keyring_is_foreign() {
+async fn envelope_of_another_keyring_is_left_out_as_sealed() {
     let mut mismatches = Mismatches::default();
     for (dialect, row) in PAIRS {
         let other = TestBed::over(&[row]).await;
@@ -167,7 +167,7 @@ async fn envelope_of_another_keyring_is_foreign() {
         let answer = send(&request, &bed.gateway.client).await;
         let turn = turn_of_answer(&bed.gateway, &answer).await;
         let case = format!("{dialect} over {row}");
-        mismatches.check_equal(&case, block_fates(&turn), ["left_out origin"]);
+        mismatches.check_equal(&case, block_fates(&turn), ["left_out sealed"]);
         mismatches.check_equal(&case, thinking_in(&bed.last_received(0).await.json()), 0);
         bed.expect_no_refusals().await;
     }

@@ -1,4 +1,4 @@
-//! Responses of an earlier process that cannot be read any more.
+//! Responses of an earlier process that cannot be read any more, because the keyring is lost.
 
 use serde_json::json;
 use throughline_testkit::{Gateway, RawUpstream};
@@ -15,8 +15,8 @@ async fn unreadable_response_of_an_earlier_process_is_closed_once() {
     answer.expect_ok();
     gateway.kill().await;
     std::fs::remove_file(gateway.folder().join("data/keyring")).expect("a keyring");
-    for start in 0..2 {
-        gateway.restart().await;
+    for (start, arguments) in [&["--new-keyring"][..], &[]].into_iter().enumerate() {
+        gateway.restart_with(arguments).await;
         let log = gateway.log();
         let lines = log.lines().filter(|line| line.contains("cannot read the stored value"));
         assert_eq!(lines.count(), 1, "start {start}: {log}");

@@ -137,7 +137,7 @@ async fn repeated_turn_is_restored_only_once() {
 }
 
 #[tokio::test]
-async fn vault_without_its_keyring_restores_nothing() {
+async fn vault_without_its_keyring_restores_nothing_and_reports_it_as_sealed() {
     let mut mismatches = Mismatches::default();
     for row in UPSTREAMS {
         let mut bed = TestBed::over(&[row]).await;
@@ -145,12 +145,14 @@ async fn vault_without_its_keyring_restores_nothing() {
         bed.stop().await;
         let keyring = bed.gateway.folder().join("data/keyring");
         std::fs::remove_file(keyring).expect("a keyring");
-        bed.gateway.restart().await;
-        let (view, _) = bed.send(test_client.as_mut()).await;
+        bed.gateway.restart_with(&["--new-keyring"]).await;
+        let (view, answer) = bed.send(test_client.as_mut()).await;
         mismatches.check_equal(row, view.text.trim(), "Blue, then green.");
         mismatches.check_equal(row, thinking_in(&bed.last_received(0).await.json()), 0);
         let turn = bed.gateway.turns().await.swap_remove(0);
-        mismatches.check_equal(row, block_fates(&turn), [""; 0]);
+        mismatches.check_equal(row, block_fates(&turn), ["left_out sealed"]);
+        let loss = answer.header("x-throughline-loss").to_owned();
+        mismatches.check_equal(row, loss.contains("thinking_omitted=1;reason=sealed"), true);
         let restored = bed.gateway.statistics().await["restored"].as_u64();
         mismatches.check_equal(row, restored, Some(0));
         bed.expect_no_refusals().await;

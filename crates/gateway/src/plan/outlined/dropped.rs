@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use throughline_canonical::{self as canonical, Block, Fate, Origin, Prefix, Reason, ThinkingKind};
+use throughline_canonical::{self as canonical, Block, Origin, Prefix, Reason};
 use throughline_codec::dialects::blocks::outline::{Message, Outline, Role};
 use throughline_codec::dialects::blocks::rewrite;
 use throughline_codec::json::Edits;
@@ -16,12 +16,11 @@ use crate::gateway::Gateway;
 use crate::history::recall::{Recall, key_of, kind_of, known_verdict};
 use crate::history::replay_table::Maker;
 use crate::history::restore::{LostBlock, LostThinking};
-use crate::history::vault_lookup::{LostParts, MAX_KEYS_PER_TURN};
+use crate::history::vault_lookup::{LostParts, MAX_KEYS_PER_TURN, WithheldPart};
 use crate::plan::outlined::turn_start;
 use crate::thinking::memory::{Question, Verdict};
-use crate::thinking::vault::{StoredTurn, VaultKey};
+use crate::thinking::vault::{Lookup, StoredTurn, VaultKey};
 use crate::turn::Attempt;
-use crate::turn::log::BlockRecord;
 use crate::unix_ms;
 
 /// The thinking that the client dropped from the open tool loop.
@@ -32,7 +31,7 @@ pub(crate) struct DroppedThinking {
     /// The blocks that are put back, in order.
     pub(crate) restored: Vec<RestoredBlock>,
     /// The blocks that may not go back, in order.
-    pub(crate) withheld: Vec<WithheldBlock>,
+    pub(crate) withheld: Vec<WithheldPart>,
     /// Whether the loop was started by a backend whose thinking this one cannot read.
     pub(crate) is_foreign_loop: bool,
 }
@@ -45,24 +44,6 @@ pub(crate) struct RestoredBlock {
     /// Whether the client sent a part of it.
     pub(crate) replaces: bool,
     pub(crate) verdict: Verdict,
-}
-
-/// A block that may not go back.
-#[derive(Clone, Debug)]
-pub(crate) struct WithheldBlock {
-    /// The index of its message.
-    pub(crate) message: usize,
-    pub(crate) reason: Reason,
-    kind: ThinkingKind,
-    origin: Arc<Origin>,
-}
-
-impl WithheldBlock {
-    /// The block in the report. It has no position in the client's message.
-    pub(crate) fn record(&self) -> BlockRecord {
-        let outcome = (Fate::LeftOut, Some(self.reason));
-        BlockRecord::new((self.message, None), self.kind, outcome, Some(self.origin.clone()))
-    }
 }
 
 /// Finds the dropped thinking of one request.
@@ -84,6 +65,16 @@ struct LoopMessage<'a> {
     prefix: Option<Prefix>,
 }
 
+/// What is known about a message of the loop.
+enum LookedUp<'a> {
+    /// Its stored turn.
+    Known(LoopMessage<'a>),
+    /// The keyring cannot open its stored turn.
+    Sealed,
+    /// Nothing that is needed.
+    Unknown,
+}
+
 impl DropFinder<'_> {
     /// Finds what the client dropped and puts it back. `verdicts` are the memory's verdicts on the
     /// blocks that the client sent.
@@ -101,8 +92,13 @@ impl DropFinder<'_> {
             }
             let has_none = self.outline.messages[at].thinking_count() == 0;
             let must_look = damaged.contains(&at) || at == call && has_none;
-            let Some(message) = self.look_up(at, must_look).await else {
-                continue;
+            let message = match self.look_up(at, must_look).await {
+                LookedUp::Known(message) => message,
+                LookedUp::Sealed if has_none => {
+                    dropped.withheld.push(WithheldPart::sealed(at));
+                    continue;
+                }
+                LookedUp::Sealed | LookedUp::Unknown => continue,
             };
             if at == call {
                 dropped.is_foreign_loop = message.origin.domain != *self.recall.target.domain;
@@ -140,27 +136,32 @@ impl DropFinder<'_> {
 
     /// Finds the stored turn of a message. Most clients return all thinking, so unless it must look,
     /// it opens only turns with more thinking than the message has.
-    async fn look_up(&self, at: usize, must_look: bool) -> Option<LoopMessage<'_>> {
+    async fn look_up(&self, at: usize, must_look: bool) -> LookedUp<'_> {
         let (outline, request) = (&self.outline.messages[at], self.attempt.request);
         let ids = outline.call_ids(&request.body).take(MAX_KEYS_PER_TURN);
         let keys: Vec<VaultKey> = ids.map(|id| request.scope.call(&id)).collect();
         let vault = &self.gateway.vault;
         let may_lack = || vault.may_have_more(&keys, outline.thinking_count());
         if keys.is_empty() || !must_look && !may_lack() {
-            return None;
+            return LookedUp::Unknown;
         }
         if !self.recall.lookups.lock().count_lookup() {
-            return None;
+            return LookedUp::Unknown;
         }
-        let StoredTurn { origin, session, blocks, prefix } = vault.find(&keys).await?;
+        let StoredTurn { origin, session, blocks, prefix } = match vault.find(&keys).await {
+            Lookup::Found(turn) => turn,
+            Lookup::Sealed => return LookedUp::Sealed,
+            Lookup::Nothing => return LookedUp::Unknown,
+        };
         // Restore a turn once, even if the request names it more than once.
-        if !self.recall.lookups.lock().is_new(&blocks) {
-            return None;
-        }
-        Some(LoopMessage {
+        let is_new = self.recall.lookups.lock().is_new(&blocks);
+        let Some(canonical) = outline.canonical(&request.body).filter(|_| is_new) else {
+            return LookedUp::Unknown;
+        };
+        LookedUp::Known(LoopMessage {
             at,
             outline,
-            canonical: outline.canonical(&request.body)?,
+            canonical,
             parts: LostParts::of(blocks),
             origin: Arc::new(origin),
             session,
@@ -282,9 +283,8 @@ impl DroppedThinking {
     }
 
     fn withhold(&mut self, message: &LoopMessage<'_>, block: &Block, reason: Reason) {
-        let kind = kind_of(block);
-        let origin = message.origin.clone();
-        self.withheld.push(WithheldBlock { message: message.at, reason, kind, origin });
+        let (kind, origin) = (kind_of(block), Some(message.origin.clone()));
+        self.withheld.push(WithheldPart { message: message.at, kind, reason, origin });
     }
 }
 

@@ -83,6 +83,7 @@ impl SealedBlock {
         let envelope = match self.opened {
             OpenResult::Ours(envelope) => envelope,
             OpenResult::Altered | OpenResult::NotOurs => return leave_out(Reason::Origin, None),
+            OpenResult::Sealed => return leave_out(Reason::Sealed, None),
         };
         let origin = Arc::new(envelope.origin);
         if let Verdict::LeaveOut { reason, .. } = verdict {

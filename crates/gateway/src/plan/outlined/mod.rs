@@ -22,10 +22,11 @@ use throughline_codec::dialects::blocks::rewrite::{self, ThinkingEdit};
 use throughline_codec::dialects::blocks::settings::Change;
 use throughline_codec::json::Edits;
 
-use self::dropped::{DroppedThinking, WithheldBlock};
+use self::dropped::DroppedThinking;
 use self::envelopes::NativeSignature;
 use crate::backend::Backend;
 use crate::catalog::Model;
+use crate::history::vault_lookup::WithheldPart;
 use crate::plan::{Decision, Lane};
 use crate::relay::settle::{SentBlock, count_omitted};
 use crate::thinking::guard::{Guard, PrefixRecord};
@@ -71,7 +72,7 @@ pub(crate) struct OutlinedPlan {
     /// What becomes of each thinking block.
     pub blocks: Vec<PlannedBlock>,
     /// Blocks that the client dropped and that may not go back.
-    withheld: Vec<WithheldBlock>,
+    withheld: Vec<WithheldPart>,
     /// Entries to add to the beta header.
     pub betas_added: Vec<&'static str>,
     /// Whether to remove the adaptive-thinking entries from the beta header.

@@ -114,6 +114,27 @@ impl StoredTurn {
     }
 }
 
+/// What the vault has under some keys.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Lookup {
+    /// A turn.
+    Found(StoredTurn),
+    /// A turn that the keyring cannot open.
+    Sealed,
+    /// Nothing.
+    Nothing,
+}
+
+impl Lookup {
+    /// The turn, if it can be opened.
+    pub fn turn(self) -> Option<StoredTurn> {
+        match self {
+            Self::Found(turn) => Some(turn),
+            Self::Sealed | Self::Nothing => None,
+        }
+    }
+}
+
 /// How much the vault may hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VaultLimits {
@@ -213,11 +234,12 @@ impl Vault {
     }
 
     /// Finds the turn of the first known key, in RAM or in the store.
-    pub async fn find(&self, keys: &[VaultKey]) -> Option<StoredTurn> {
+    pub async fn find(&self, keys: &[VaultKey]) -> Lookup {
+        let mut sealed = false;
         for name in keys {
             let recent = self.recent.lock().get(name);
-            if let Some(kept) = recent.and_then(|record| self.open(&record)) {
-                return Some(kept);
+            if let Some(Ok(kept)) = recent.map(|record| self.open(&record)) {
+                return Lookup::Found(kept);
             }
             if !self.store.may_have(name) {
                 continue;
@@ -229,17 +251,19 @@ impl Vault {
                         error = &error as &dyn std::error::Error,
                         "cannot read the vault"
                     );
-                    return None;
+                    return Lookup::Nothing;
                 }
             };
-            if let Some(record) = stored
-                && let Some(kept) = self.open(&record)
-            {
-                self.recent.lock().put_back(record, kept.thinking_count());
-                return Some(kept);
+            let Some(record) = stored else { continue };
+            match self.open(&record) {
+                Ok(kept) => {
+                    self.recent.lock().put_back(record, kept.thinking_count());
+                    return Lookup::Found(kept);
+                }
+                Err(error) => sealed |= error == Some(SealError::UnknownKey),
             }
         }
-        None
+        if sealed { Lookup::Sealed } else { Lookup::Nothing }
     }
 
     /// Whether a turn may be stored under this key. `false` is certain.
@@ -284,20 +308,19 @@ impl Vault {
 
     /// Opens a record. A record that does not open counts as missing: its key is lost, or it was
     /// changed.
-    fn open(&self, record: &Record) -> Option<StoredTurn> {
+    fn open(&self, record: &Record) -> Result<StoredTurn, Option<SealError>> {
         let data = associated_data(&record.keys);
         match self.keyring.open(Purpose::Vault, &data, &record.sealed) {
-            Ok(bytes) => {
-                let (&VERSION, json) = bytes.split_first()? else {
-                    return None;
-                };
-                serde_json::from_slice(json).ok()
-            }
-            // After a loss of keys this is true for every old record, so do not log it.
-            Err(SealError::UnknownKey) => None,
+            Ok(bytes) => match bytes.split_first() {
+                Some((&VERSION, json)) => serde_json::from_slice(json).map_err(|_| None),
+                _ => Err(None),
+            },
             Err(error) => {
-                tracing::warn!(%error, "cannot open a turn in the vault");
-                None
+                // After a loss of keys this is true for every old record, so do not log it.
+                if error != SealError::UnknownKey {
+                    tracing::warn!(%error, "cannot open a turn in the vault");
+                }
+                Err(Some(error))
             }
         }
     }

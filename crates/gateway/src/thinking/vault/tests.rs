@@ -45,10 +45,10 @@ async fn turn_is_found_at_once_by_any_of_its_keys() {
     vault.store(&keys, &kept("hm"));
     for name in keys {
         let unknown = VaultKey::of_call("call_2");
-        assert_eq!(vault.find(&[unknown, name]).await, Some(kept("hm")));
+        assert_eq!(vault.find(&[unknown, name]).await, Lookup::Found(kept("hm")));
     }
-    assert_eq!(vault.find(&[VaultKey::of_call("call_2")]).await, None);
-    assert_eq!(vault.find(&[]).await, None);
+    assert_eq!(vault.find(&[VaultKey::of_call("call_2")]).await, Lookup::Nothing);
+    assert_eq!(vault.find(&[]).await, Lookup::Nothing);
     assert!(vault.bytes() > 0);
     assert!(!format!("{vault:?}").contains("hm"));
 }
@@ -73,14 +73,14 @@ async fn flushed_turn_is_found_by_another_vault_with_the_same_keyring() {
     vault.flush().await;
     assert_eq!(vault.health().failure(), None);
     assert_eq!(vault.bytes(), 0);
-    assert_eq!(vault.find(&[name]).await, Some(kept("second")));
+    assert_eq!(vault.find(&[name]).await, Lookup::Found(kept("second")));
     drop(vault);
 
     let retry = Vault::new(keyring(1), store.clone(), VaultLimits::default());
-    assert_eq!(retry.find(&[name]).await, Some(kept("second")));
+    assert_eq!(retry.find(&[name]).await, Lookup::Found(kept("second")));
     assert!(retry.bytes() > 0, "it is now a recent one");
     let foreign = Vault::new(keyring(2), store, VaultLimits::default());
-    assert_eq!(foreign.find(&[name]).await, None);
+    assert_eq!(foreign.find(&[name]).await, Lookup::Sealed);
 }
 
 #[tokio::test]
@@ -93,8 +93,8 @@ async fn record_moved_to_another_key_does_not_open() {
     let mut record = store.read(mine).await.unwrap().unwrap();
     record.keys = vec![yours];
     store.write(vec![Arc::new(record)]).await.unwrap();
-    assert_eq!(vault.find(&[yours]).await, None);
-    assert_eq!(vault.find(&[yours, mine]).await, Some(kept("hm")));
+    assert_eq!(vault.find(&[yours]).await, Lookup::Nothing);
+    assert_eq!(vault.find(&[yours, mine]).await, Lookup::Found(kept("hm")));
 }
 
 #[tokio::test]
@@ -108,7 +108,7 @@ async fn store_stays_within_its_limits_and_drops_the_oldest_first() {
     }
     vault.flush().await;
     for (at, name) in keys.iter().enumerate() {
-        assert_eq!(vault.find(&[*name]).await.is_some(), at >= 2, "{at}");
+        assert_eq!(vault.find(&[*name]).await.turn().is_some(), at >= 2, "{at}");
     }
 }
 
@@ -119,6 +119,6 @@ async fn turn_that_would_evict_all_others_is_not_stored() {
     vault.store(&[small], &kept("hm"));
     vault.store(&[large], &kept(&"hm".repeat(100_000)));
     vault.flush().await;
-    assert_eq!(vault.find(&[small]).await, Some(kept("hm")));
-    assert_eq!(vault.find(&[large]).await, None);
+    assert_eq!(vault.find(&[small]).await, Lookup::Found(kept("hm")));
+    assert_eq!(vault.find(&[large]).await, Lookup::Nothing);
 }
