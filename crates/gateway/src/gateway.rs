@@ -18,6 +18,7 @@ use crate::models::Lists;
 use crate::reply::repair::CompleteBackends;
 use crate::separating::SeparatingModels;
 use crate::settings::Settings;
+use crate::shutdown::Shutdown;
 use crate::stored_settings::StoredSettings;
 use crate::thinking::health::StoreHealth;
 use crate::thinking::store::{Change, Snapshot, Store};
@@ -69,6 +70,8 @@ pub struct Gateway {
     pub(crate) lists: Mutex<Lists>,
     pub(crate) streams: Arc<Semaphore>,
     pub(crate) max_streams: usize,
+    /// Ends requests in progress.
+    pub(crate) shutdown: Shutdown,
 }
 
 impl Gateway {
@@ -116,6 +119,7 @@ impl Gateway {
             lists: Mutex::default(),
             streams: Arc::new(Semaphore::new(max_streams)),
             max_streams,
+            shutdown: Shutdown::default(),
             settings: ArcSwap::from_pointee(settings),
         }
     }
@@ -211,6 +215,11 @@ impl Gateway {
     pub async fn wait_until_idle(&self) {
         let all = u32::try_from(self.max_streams).unwrap_or(u32::MAX);
         drop(self.streams.acquire_many(all).await);
+    }
+
+    /// Ends all requests in progress with an error that their clients can see.
+    pub fn end_requests(&self) {
+        self.shutdown.begin();
     }
 
     /// What is known about the writes to each store.

@@ -17,6 +17,7 @@ pub mod reply;
 pub mod route;
 mod separating;
 pub mod settings;
+mod shutdown;
 mod stored_settings;
 pub mod thinking;
 #[cfg(feature = "bench")]

@@ -16,11 +16,12 @@ use crate::signals::Signals;
 use crate::wiring::App;
 use crate::{admin_api, client_api, cors, guard};
 
-/// How long streams in progress may go on after a stop signal.
-const DRAIN_TIMEOUT: Duration = Duration::from_secs(25);
+/// How long the clients of requests that were cut off may take to receive the error.
+const CUT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Serves until a stop signal, then lets streams in progress end and writes the thinking memory.
-/// `SIGHUP` reloads the configuration.
+/// Serves until a stop signal, then lets requests in progress end and writes the thinking memory.
+/// After `shutdown_grace` or a second signal, those that are left end with an error. `SIGHUP` reloads
+/// the configuration.
 pub async fn serve(
     listener: TcpListener,
     app: App,
@@ -54,21 +55,29 @@ pub async fn serve(
     app.stopping.send_replace(true);
     let drained = async {
         let result = (&mut served).await;
-        // Some turns outlive their connection, and background runs have none.
-        app.gateway.wait_until_idle().await;
-        app.responses.runs_ended().await;
+        app.drained().await;
         result
     };
-    tokio::select! {
-        result = drained => result?,
-        () = tokio::time::sleep(DRAIN_TIMEOUT) => {
-            let in_progress = app.gateway.in_progress();
-            tracing::warn!(in_progress, "streams in progress were cut off by the shutdown");
+    tokio::pin!(drained);
+    let ended = tokio::select! {
+        result = &mut drained => Some(result),
+        () = tokio::time::sleep(app.shutdown_grace()) => None,
+        () = signals.stop() => {
+            tracing::warn!("second stop signal, stopping without waiting");
+            None
         }
-        () = signals.stop() => tracing::warn!("second stop signal, stopping without waiting"),
-    }
+    };
+    let result = match ended {
+        Some(result) => result,
+        None => {
+            let in_progress = app.gateway.in_progress();
+            tracing::warn!(in_progress, "requests in progress are cut off by the shutdown");
+            app.gateway.end_requests();
+            tokio::time::timeout(CUT_TIMEOUT, drained).await.unwrap_or(Ok(()))
+        }
+    };
     app.gateway.close().await;
-    Ok(())
+    result
 }
 
 fn routes(app: Arc<App>) -> Router {

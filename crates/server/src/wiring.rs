@@ -5,6 +5,7 @@ use std::fs::File;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::{HeaderMap, HeaderValue, Uri};
 use parking_lot::{Mutex, RwLock};
@@ -45,6 +46,8 @@ pub struct App {
     pub responses: Arc<Responses>,
     /// Slots for open WebSockets.
     pub sockets: Arc<Semaphore>,
+    /// How long requests in progress may go on after a stop signal.
+    shutdown_grace: RwLock<Duration>,
     hosts: RwLock<Hosts>,
     origins: RwLock<Origins>,
     /// The origins whose pages were refused.
@@ -142,6 +145,7 @@ impl App {
             gateway,
             responses,
             sockets: Arc::new(Semaphore::new(config.limits.streams)),
+            shutdown_grace: RwLock::new(config.shutdown_grace),
             hosts: RwLock::new(Hosts::new(listen, &config.allowed_hosts)),
             origins: RwLock::new(Origins::new(&config.cors_origins)),
             refused_origins: RefusedOrigins::default(),
@@ -161,6 +165,7 @@ impl App {
         self.gateway.configure(settings).await.map_err(BuildError::Refused)?;
         *self.hosts.write() = Hosts::new(self.listen, &config.allowed_hosts);
         *self.origins.write() = Origins::new(&config.cors_origins);
+        *self.shutdown_grace.write() = config.shutdown_grace;
         let unchanged = keys_needing_restart(&self.started_with, config);
         if !unchanged.is_empty() {
             tracing::warn!(
@@ -169,6 +174,21 @@ impl App {
             );
         }
         Ok(())
+    }
+
+    /// How long requests in progress may go on after a stop signal.
+    pub fn shutdown_grace(&self) -> Duration {
+        *self.shutdown_grace.read()
+    }
+
+    /// Waits until no turn, no background run and no WebSocket is left. Call this when the server
+    /// accepts no more connections.
+    pub async fn drained(&self) {
+        // Some turns outlive their connection, and background runs have none.
+        self.gateway.wait_until_idle().await;
+        self.responses.runs_ended().await;
+        let all = u32::try_from(self.started_with.limits.streams).unwrap_or(u32::MAX);
+        drop(self.sockets.acquire_many(all).await);
     }
 
     /// Whether a request names a host that this server answers to.

@@ -2,6 +2,7 @@
 //! items.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use http::Method;
@@ -11,10 +12,12 @@ use throughline_canonical::{Fault, FaultKind};
 use throughline_codec::dialects::openai_responses::state;
 use throughline_gateway::thinking::random;
 use throughline_gateway::{IncomingRequest, unix_ms};
+use tracing::Instrument;
 
 use super::Responses;
 use super::body;
 use super::by_id::{StateAnswer, page};
+use super::run::RETRY_PAUSE;
 use super::stored::{Ownership, StoredResponse};
 use crate::sealed_store::{SealedKind, expires, fault, is_valid};
 use crate::store::Reference;
@@ -28,6 +31,9 @@ pub(super) struct ConversationContent {
     /// Ids of removed items.
     #[serde(default)]
     removed: Vec<String>,
+    /// Whether it lacks a turn that could not be stored.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) incomplete: bool,
 }
 
 impl ConversationContent {
@@ -137,7 +143,8 @@ impl Responses {
 
     async fn create_conversation(&self, owner: &str, body: &Bytes) -> Result<Value, Fault> {
         let request = object(body)?;
-        let content = ConversationContent { metadata: metadata(&request)?, removed: Vec::new() };
+        let content =
+            ConversationContent { metadata: metadata(&request)?, ..ConversationContent::default() };
         let added = added(&request)?;
         let now = unix_ms();
         let reference = Reference {
@@ -155,11 +162,32 @@ impl Responses {
         Ok(shown(&reference, &content))
     }
 
+    /// Records that a conversation lacks a turn, so that it does not go on without it. While nothing
+    /// can be written, it is known in memory only.
+    pub(super) fn mark_incomplete(self: &Arc<Self>, owner: String, id: String) {
+        if !self.incomplete.lock().insert(id.clone()) {
+            return;
+        }
+        let this = Arc::clone(self);
+        let marking = async move {
+            while let Ok(Some((reference, content))) = this.conversation(&owner, &id).await {
+                let stored = this.store_content(reference, &content).await;
+                if stored.is_ok() {
+                    return;
+                }
+                tokio::time::sleep(RETRY_PAUSE).await;
+            }
+        };
+        tokio::spawn(marking.in_current_span());
+    }
+
     async fn store_content(
         &self,
         mut reference: Reference,
         content: &ConversationContent,
     ) -> Result<(), Fault> {
+        let incomplete = content.incomplete || self.incomplete.lock().contains(&reference.id);
+        let content = &ConversationContent { incomplete, ..content.clone() };
         reference.sealed = self.sealed_store.seal(SealedKind::Reference, &reference.id, content);
         let written = self.sealed_store.store.put_reference(reference).await;
         written.map_err(fault)

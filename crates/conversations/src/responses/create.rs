@@ -238,7 +238,7 @@ impl Responses {
 
     /// Stores a response. Returns false if the store failed.
     pub(super) async fn store_response(
-        &self,
+        self: &Arc<Self>,
         response: Value,
         turn: Turn,
         native: Option<String>,
@@ -263,7 +263,9 @@ impl Responses {
         }
         self.store_health().record_dropped(1, &format!("the response `{id}`"));
         // The conversation must not go on without this turn.
-        self.incomplete.lock().extend(ownership.conversation);
+        if let Some(conversation) = ownership.conversation {
+            self.mark_incomplete(ownership.owner, conversation);
+        }
         false
     }
 

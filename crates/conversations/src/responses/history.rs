@@ -89,7 +89,7 @@ impl Responses {
                 false => Err(fault),
             };
         };
-        let is_incomplete = self.incomplete.lock().contains(id);
+        let is_incomplete = content.incomplete || self.incomplete.lock().contains(id);
         let turns = match &reference.head {
             _ if is_incomplete => None,
             None => Some(Vec::new()),

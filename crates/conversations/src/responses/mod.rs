@@ -43,7 +43,8 @@ pub struct Responses {
     retention: Duration,
     /// Responses that run in the background.
     runs: Mutex<HashMap<String, Arc<Run>>>,
-    /// Conversations that lack a turn because it could not be stored.
+    /// Conversations that lack a turn because it could not be stored. Their content says it too, as
+    /// soon as that can be written.
     incomplete: Mutex<HashSet<String>>,
 }
 

@@ -20,6 +20,7 @@ use throughline_gateway::IncomingRequest;
 use throughline_gateway::thinking::store::StoreError;
 use tokio::sync::{OwnedSemaphorePermit, oneshot, watch};
 use tokio::time::Instant;
+use tracing::{Instrument, Span};
 
 use super::Responses;
 use super::body::{Answer, plain};
@@ -32,8 +33,8 @@ use crate::store::{Node, Piece};
 
 /// How long events may wait before they are written to the store.
 const FLUSH_INTERVAL: Duration = Duration::from_millis(200);
-/// The pause before the end of a run is stored again.
-const RETRY_PAUSE: Duration = Duration::from_millis(500);
+/// The pause before something that could not be stored is stored again.
+pub(super) const RETRY_PAUSE: Duration = Duration::from_millis(500);
 /// How many bytes of events a run may have.
 const MAX_RUN_BYTES: usize = 64 << 20;
 /// The error of a response whose server stopped.
@@ -59,6 +60,8 @@ pub(super) struct Run {
     /// The number of events. Closed when no more will come.
     grown: watch::Sender<usize>,
     stop: watch::Sender<bool>,
+    /// The span of its turn, as soon as that has begun.
+    span: Mutex<Span>,
 }
 
 #[derive(Debug)]
@@ -86,7 +89,13 @@ impl Run {
             }),
             grown: watch::Sender::new(0),
             stop: watch::Sender::new(false),
+            span: Mutex::new(Span::none()),
         }
+    }
+
+    /// The span of its turn, for everything that is logged about it.
+    fn span(&self) -> Span {
+        self.span.lock().clone()
     }
 
     /// The response so far.
@@ -301,8 +310,9 @@ impl Responses {
             let broken =
                 |_| End::Failed(Broken::here("the server failed while it wrote the response"));
             let end = driven.await.unwrap_or_else(broken);
-            run.close_with(&id, &end);
-            this.store_end(&id, &run, turn).await;
+            let span = run.span();
+            span.in_scope(|| run.close_with(&id, &end));
+            this.store_end(&id, &run, turn).instrument(span).await;
         });
         match start.await {
             Ok(begun) => begun.map_err(plain),
@@ -329,6 +339,11 @@ impl Responses {
             events = self.gateway.turn_events(incoming, accepted, permit) => events,
             () = &mut stopped => return End::Stopped,
         };
+        let span = match &events {
+            Ok(events) => events.head.span(),
+            Err(finished) => finished.span(),
+        };
+        *run.span.lock() = span.clone();
         let mut reply = match events {
             Ok(events) => ReplyEvents::new(events, recorder),
             Err(finished) => {
@@ -345,7 +360,7 @@ impl Responses {
                 written = reply.next() => written,
                 () = &mut stopped => return End::Stopped,
                 () = tokio::time::sleep_until(flush_at) => {
-                    self.flush(id, run).await;
+                    self.flush(id, run).instrument(span.clone()).await;
                     flush_at = Instant::now() + FLUSH_INTERVAL;
                     continue;
                 }

@@ -89,7 +89,7 @@ impl Gateway {
         let live = Live::new(
             upstream,
             Box::new(transform),
-            &attempt.clocks(true),
+            attempt.clocks(self, true),
             attempt.backend.name.clone(),
             permit,
         );

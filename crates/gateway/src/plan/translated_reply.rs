@@ -219,7 +219,7 @@ impl Gateway {
                     metrics: self.metrics.clone(),
                 },
                 upstream,
-                clocks: attempt.clocks(streamed),
+                clocks: attempt.clocks(self, streamed),
                 permit,
                 source: EventSource {
                     decoder,

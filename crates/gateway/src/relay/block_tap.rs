@@ -13,7 +13,7 @@ use crate::relay::turn_recorder::TurnRecorder;
 use crate::reply::passthrough::Tap;
 use crate::thinking::capture::Capture;
 use crate::thinking::memory::Outcome;
-use crate::turn::ledger::Ledger;
+use crate::turn::ledger::{Closing, Ledger};
 use crate::unix_ms;
 
 /// Reads one reply while it passes.
@@ -101,7 +101,7 @@ impl Tap for BlockTap {
         error_event(fault, self.reader.half_event())
     }
 
-    fn finish(&mut self, client_gone: bool, error: Option<String>) {
+    fn finish(&mut self, closing: Closing) {
         if std::mem::replace(&mut self.finished, true) {
             return;
         }
@@ -115,7 +115,7 @@ impl Tap for BlockTap {
             self.ledger.register(&block, true);
         }
         let plan = &self.sent.plan;
-        self.ledger.close(client_gone, error, |turn| {
+        self.ledger.close(closing, |turn| {
             turn.record_blocks(plan.records());
             turn.losses.clone_from(&plan.decision.losses);
         });

@@ -35,7 +35,7 @@ use crate::separating::SeparatingModels;
 use crate::thinking::capture::CapturedBlock;
 use crate::thinking::envelope::{Envelope, EnvelopeKind, Envelopes, SignedCall};
 use crate::thinking::vault::{Scope, Vault};
-use crate::turn::ledger::Ledger;
+use crate::turn::ledger::{Closing, Ledger};
 use crate::turn::log::BlockRecord;
 use crate::unix_ms;
 
@@ -519,16 +519,16 @@ impl Relay {
     }
 
     /// Records the end of the reply.
-    pub(crate) fn close(&mut self, client_gone: bool, error: Option<String>) {
+    pub(crate) fn close(&mut self, closing: Closing) {
         if std::mem::replace(&mut self.closed, true) {
             return;
         }
-        if client_gone && !self.ended {
+        if closing == Closing::ClientGone && !self.ended {
             self.remember_cut_blocks();
             self.ledger.progress.end = Some(EndReason::Cut);
         }
         let sent = &self.sent;
-        self.ledger.close(client_gone, error, |turn| {
+        self.ledger.close(closing, |turn| {
             turn.record_blocks(sent.blocks.clone());
             turn.losses.clone_from(&sent.losses);
         });

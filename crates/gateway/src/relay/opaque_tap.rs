@@ -12,6 +12,7 @@ use throughline_codec::framing::sse::Framer;
 
 use crate::relay::Relay;
 use crate::reply::passthrough::Tap;
+use crate::turn::ledger::Closing;
 
 /// Reads one reply while it passes.
 pub(crate) struct OpaqueTap {
@@ -103,17 +104,17 @@ impl Tap for OpaqueTap {
         }
     }
 
-    fn finish(&mut self, client_gone: bool, error: Option<String>) {
+    fn finish(&mut self, closing: Closing) {
         if std::mem::replace(&mut self.finished, true) {
             return;
         }
         if !self.ends() {
             self.relay.ledger.progress.end = Some(EndReason::Cut);
-            let what = error.clone().unwrap_or_default();
+            let what = closing.error().unwrap_or_default().to_owned();
             let fault = Fault::new(FaultKind::Unreachable, what);
             self.relay.fail(&fault, &mut |_| {});
         }
-        self.relay.close(client_gone, error);
+        self.relay.close(closing);
     }
 }
 

@@ -24,6 +24,8 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, Sleep};
 use tracing::Span;
 
+use crate::shutdown::{self, ShutdownWatch};
+use crate::turn::ledger::Closing;
 use crate::upstream::{BoxError, UpstreamBody};
 
 /// What a lane makes of the bytes of a reply: other bytes, or events.
@@ -35,8 +37,8 @@ pub(crate) trait ReplyTransform<O>: fmt::Debug + Send {
     fn end(&mut self) -> Option<O>;
     /// A keep-alive after `silent` without output. Empty if none can be sent now.
     fn keep_alive(&mut self, silent: Duration) -> O;
-    /// Ends the reply with a fault. `None` if it can only be broken off.
-    fn fail(&mut self, fault: &Fault) -> Option<O>;
+    /// Ends the reply with a fault. `None` if it can only be broken off. `closing` is recorded.
+    fn fail(&mut self, fault: &Fault, closing: Closing) -> Option<O>;
     /// Output that was held back. The client gets it before the reply is broken off.
     fn held(&mut self) -> O
     where
@@ -84,8 +86,8 @@ impl ReplyBody {
     }
 }
 
-/// When a reply gets a keep-alive, and when it times out.
-#[derive(Clone, Copy, Debug)]
+/// When a reply gets a keep-alive, when it times out, and when the server stops.
+#[derive(Debug)]
 pub(crate) struct Clocks {
     /// The silence after which the client gets a keep-alive.
     pub(crate) keep_alive: Duration,
@@ -93,6 +95,8 @@ pub(crate) struct Clocks {
     pub(crate) idle: Duration,
     /// When the reply fails in any case.
     pub(crate) ends: Instant,
+    /// Ends the reply if the server stops.
+    pub(crate) shutdown: ShutdownWatch,
 }
 
 /// Bytes that have arrived together are sent as one piece, up to about this size.
@@ -163,6 +167,7 @@ pub struct Live<O> {
     upstream: UpstreamBody,
     transform: Box<dyn ReplyTransform<O>>,
     watch: Watch,
+    shutdown: ShutdownWatch,
     backend: String,
     done: bool,
     /// How the upstream ended, if bytes had to be sent first.
@@ -240,7 +245,7 @@ impl<O: Output> Live<O> {
     pub(crate) fn new(
         upstream: UpstreamBody,
         transform: Box<dyn ReplyTransform<O>>,
-        clocks: &Clocks,
+        clocks: Clocks,
         backend: String,
         permit: Option<OwnedSemaphorePermit>,
     ) -> Self {
@@ -260,6 +265,7 @@ impl<O: Output> Live<O> {
             upstream,
             transform,
             watch,
+            shutdown: clocks.shutdown,
             backend,
             done: false,
             stop: None,
@@ -289,13 +295,21 @@ impl<O: Output> Live<O> {
         if self.done {
             return Poll::Ready(None);
         }
+        if self.shutdown.has_begun() {
+            return self.shut_down();
+        }
         let mut gathered = O::Gathered::default();
         while !gathered.is_full() {
             let step = match self.stop.take() {
                 Some(stop) => Err(stop),
                 None => match Pin::new(&mut self.upstream).poll_frame(context) {
                     Poll::Ready(frame) => self.transform_frame(frame),
-                    Poll::Pending if gathered.is_empty() => return self.poll_clocks(context),
+                    Poll::Pending if gathered.is_empty() => {
+                        return match self.shutdown.poll(context) {
+                            true => self.shut_down(),
+                            false => self.poll_clocks(context),
+                        };
+                    }
                     Poll::Pending => break,
                 },
             };
@@ -403,14 +417,26 @@ impl<O: Output> Live<O> {
         Poll::Pending
     }
 
+    /// Ends the reply because the server stops.
+    fn shut_down(&mut self) -> Polled<O> {
+        let fault = shutdown::fault();
+        let closing = Closing::Stopped(fault.message.clone());
+        self.close(&fault, closing, None)
+    }
+
     /// Ends the reply with an error that the client can see.
     fn fail(&mut self, kind: FaultKind, what: String, cause: Option<BoxError>) -> Polled<O> {
+        let closing = Closing::Failed(what.clone());
+        self.close(&Fault::new(kind, what), closing, cause)
+    }
+
+    fn close(&mut self, fault: &Fault, closing: Closing, cause: Option<BoxError>) -> Polled<O> {
         self.done = true;
-        match self.transform.fail(&Fault::new(kind, what.clone())) {
+        match self.transform.fail(fault, closing) {
             Some(last) if last.is_empty() => Poll::Ready(None),
             Some(last) => Poll::Ready(Some(Ok(last))),
             None => {
-                let error = cause.unwrap_or_else(|| what.into());
+                let error = cause.unwrap_or_else(|| fault.message.clone().into());
                 let held = self.transform.held();
                 if held.is_empty() {
                     return Poll::Ready(Some(Err(error)));

@@ -13,6 +13,7 @@ use tracing::Span;
 
 use crate::reply::ReplyTransform;
 use crate::reply::edits::{Edits, ReplyEdit};
+use crate::turn::ledger::Closing;
 
 /// Reads a reply while it passes. It never delays a byte.
 pub(crate) trait Tap: fmt::Debug + Send {
@@ -28,8 +29,8 @@ pub(crate) trait Tap: fmt::Debug + Send {
     fn keep_alive(&mut self) -> Bytes;
     /// The bytes that report a fault to the client.
     fn error(&self, fault: &Fault) -> Vec<u8>;
-    /// Records the end of the reply. `client_gone` is true if the client disconnected.
-    fn finish(&mut self, client_gone: bool, error: Option<String>);
+    /// Records the end of the reply.
+    fn finish(&mut self, closing: Closing);
 }
 
 /// The compression of a reply.
@@ -158,7 +159,7 @@ impl ReplyTransform<Bytes> for PassthroughReply {
             // known by then.
             let last = !self.can_inject && last && !half;
             if last && (!self.needs_last_event || tap.ended()) {
-                tap.finish(false, None);
+                tap.finish(Closing::Ended);
             }
         }
         let mut bytes = match (&self.decompressor, decompressed) {
@@ -178,7 +179,7 @@ impl ReplyTransform<Bytes> for PassthroughReply {
         let whole = (ends || !self.needs_last_event) && !self.is_half();
         whole.then(|| {
             if let Some(tap) = &mut self.tap {
-                tap.finish(false, None);
+                tap.finish(Closing::Ended);
             }
             self.edits.finish()
         })
@@ -192,11 +193,11 @@ impl ReplyTransform<Bytes> for PassthroughReply {
         }
     }
 
-    fn fail(&mut self, fault: &Fault) -> Option<Bytes> {
+    fn fail(&mut self, fault: &Fault, closing: Closing) -> Option<Bytes> {
         let tap = self.tap.as_mut()?;
         let ended = tap.ends();
         let event = tap.error(fault);
-        tap.finish(false, Some(fault.message.clone()));
+        tap.finish(closing);
         if ended && !self.is_half() {
             return Some(Bytes::new());
         }
@@ -213,7 +214,7 @@ impl ReplyTransform<Bytes> for PassthroughReply {
 
     fn client_gone(&mut self) {
         if let Some(tap) = &mut self.tap {
-            tap.finish(true, None);
+            tap.finish(Closing::ClientGone);
         }
     }
 

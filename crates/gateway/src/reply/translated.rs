@@ -11,6 +11,7 @@ use throughline_codec::framing::encoding::{Decoder, EncodingError};
 
 use crate::relay::Relay;
 use crate::reply::{Output, ReplyTransform};
+use crate::turn::ledger::Closing;
 
 /// The capacity of the output buffer between two reads. Single events need no more, and an idle
 /// stream should use little memory.
@@ -100,17 +101,19 @@ impl<S: EventSink> TranslatedReply<S> {
     }
 
     /// Records the end of the turn.
-    fn close(&mut self, error: Option<String>) {
+    fn close(&mut self, closing: Closing) {
         let EventSource { reader, relay, summarizes, whole, .. } = &mut self.source;
         if relay.is_closed() {
             return;
         }
         if let (Some(dialect), Some(fault)) = (whole, self.sink.fault()) {
             relay.ledger.turn.lock().status = dialect.write_fault(fault, "").0;
-            relay.ledger.progress.end = Some(EndReason::Failed);
+            if !matches!(closing, Closing::Stopped(_)) {
+                relay.ledger.progress.end = Some(EndReason::Failed);
+            }
         }
         relay.finish_reading(reader.as_ref());
-        relay.close(false, error);
+        relay.close(closing);
         let losses = relay.ledger.turn.lock().losses.clone();
         self.sink.close(&losses, reader.summarizes().unwrap_or(*summarizes));
     }
@@ -136,7 +139,7 @@ impl<S: EventSink> ReplyTransform<S::Out> for TranslatedReply<S> {
         // The client may send its next request right after the last byte. The turn must be known by
         // then.
         if last && relay.has_ended() {
-            self.close(None);
+            self.close(Closing::Ended);
         }
         Ok(self.sink.take())
     }
@@ -144,7 +147,7 @@ impl<S: EventSink> ReplyTransform<S::Out> for TranslatedReply<S> {
     fn end(&mut self) -> Option<S::Out> {
         let (EventSource { reader, relay, .. }, sink) = (&mut self.source, &mut self.sink);
         reader.finish(&mut |event| relay.push(event, &mut |event| sink.push(event)));
-        self.close(None);
+        self.close(Closing::Ended);
         Some(self.sink.take())
     }
 
@@ -157,10 +160,10 @@ impl<S: EventSink> ReplyTransform<S::Out> for TranslatedReply<S> {
         out
     }
 
-    fn fail(&mut self, fault: &Fault) -> Option<S::Out> {
+    fn fail(&mut self, fault: &Fault, closing: Closing) -> Option<S::Out> {
         let sink = &mut self.sink;
         self.source.relay.fail(fault, &mut |event| sink.push(event));
-        self.close(Some(fault.message.clone()));
+        self.close(closing);
         Some(self.sink.take())
     }
 
@@ -174,7 +177,7 @@ impl<S: EventSink> ReplyTransform<S::Out> for TranslatedReply<S> {
             relay.ledger.turn.lock().status = 0;
         }
         relay.finish_reading(reader.as_ref());
-        relay.close(true, None);
+        relay.close(Closing::ClientGone);
     }
 
     fn can_inject(&self) -> bool {

@@ -152,13 +152,14 @@ impl Attempt<'_> {
     }
 
     /// The timeouts of the reply. A whole reply may be silent until its end.
-    pub(crate) fn clocks(&self, streamed: bool) -> Clocks {
+    pub(crate) fn clocks(&self, gateway: &Gateway, streamed: bool) -> Clocks {
         let timeouts = &self.backend.timeouts;
         let silence = |limit| if streamed { limit } else { timeouts.total };
         Clocks {
             keep_alive: silence(self.settings.keep_alive),
             idle: silence(timeouts.idle),
             ends: (self.request.incoming.began + timeouts.total).into(),
+            shutdown: gateway.shutdown.watch(),
         }
     }
 

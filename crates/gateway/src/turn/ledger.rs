@@ -45,6 +45,29 @@ pub struct Ledger {
     pub progress: ReplyProgress,
 }
 
+/// How a reply ended, apart from what its events say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Closing {
+    /// Its bytes have ended.
+    Ended,
+    /// The client disconnected.
+    ClientGone,
+    /// It failed for this reason.
+    Failed(String),
+    /// The server stops. This is the error that the client gets.
+    Stopped(String),
+}
+
+impl Closing {
+    /// The error, if there is one.
+    pub fn error(&self) -> Option<&str> {
+        match self {
+            Self::Failed(error) | Self::Stopped(error) => Some(error),
+            Self::Ended | Self::ClientGone => None,
+        }
+    }
+}
+
 /// The reply so far.
 #[derive(Debug, Default)]
 pub struct ReplyProgress {
@@ -129,23 +152,18 @@ impl Ledger {
         );
     }
 
-    /// Records the end of the reply. `client_gone` is true if the client disconnected. `last` adds
-    /// the facts about the turn that only the lane knows.
-    pub fn close(
-        &mut self,
-        client_gone: bool,
-        error: Option<String>,
-        last: impl FnOnce(&mut Turn),
-    ) {
-        let end = match (&self.progress.end, client_gone) {
-            (Some(EndReason::Cut), true) => TurnEnd::ClientGone,
-            (Some(EndReason::Cut), false) | (None, _) => TurnEnd::Cut,
+    /// Records the end of the reply. `last` adds the facts about the turn that only the lane knows.
+    pub fn close(&mut self, closing: Closing, last: impl FnOnce(&mut Turn)) {
+        let end = match (&self.progress.end, &closing) {
+            (Some(EndReason::Cut) | None, Closing::Stopped(_)) => TurnEnd::Stopped,
+            (Some(EndReason::Cut), Closing::ClientGone) => TurnEnd::ClientGone,
+            (Some(EndReason::Cut) | None, _) => TurnEnd::Cut,
             (Some(EndReason::Failed), _) => TurnEnd::Failed,
             _ => TurnEnd::Completed,
         };
         let Self { progress, full_body, span, .. } = self;
         let _entered = span.enter();
-        let error = error.map(TurnError::new);
+        let error = closing.error().map(TurnError::new);
         let error = error.or_else(|| progress.fault.take().map(TurnError::of_backend));
         self.record.end(&self.turn, self.began, |turn| {
             turn.end = end;

@@ -119,6 +119,8 @@ pub enum TurnEnd {
     Failed,
     /// The client disconnected.
     ClientGone,
+    /// The server stopped before the end of the reply.
+    Stopped,
 }
 
 /// Why a turn failed.
@@ -182,6 +184,7 @@ impl TurnEnd {
             Self::Cut => "cut",
             Self::Failed => "failed",
             Self::ClientGone => "client_gone",
+            Self::Stopped => "stopped",
         }
     }
 }

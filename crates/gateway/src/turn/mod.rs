@@ -25,7 +25,7 @@ use tracing::Instrument;
 
 pub(crate) use self::attempt::Attempt;
 use self::error_reply::{Reply, TurnHeaders, turn_error};
-use self::log::{PassedOver, SharedTurn, TurnError};
+use self::log::{PassedOver, SharedTurn, TurnEnd, TurnError};
 use self::record::Unanswered;
 use self::request::{IncomingRequest, RequestContent, read_request};
 use self::turn_reply::{FinishedReply, TurnReply, UnreadReply};
@@ -34,6 +34,7 @@ use crate::cool_down::Failure;
 use crate::gateway::{Gateway, may_receive_key};
 use crate::plan::report;
 use crate::settings::Settings;
+use crate::shutdown;
 use crate::upstream::refusal_policy::RetryPlan;
 use crate::upstream::send::{UpstreamAnswer, is_retryable};
 
@@ -75,15 +76,18 @@ impl Gateway {
         let settings = self.settings();
         let (began, dialect) = (incoming.began, incoming.dialect);
         let _unanswered = Unanswered::new(self, turn, began);
-        match self.try_backends(&settings, incoming, content, turn, permit).await {
-            Ok(reply) => reply,
-            Err(fault) => {
-                let reply = turn_error(dialect, &fault, &TurnHeaders::from(&*turn.lock()));
-                let error = TurnError::of_gateway(&fault);
-                self.record_failure(turn, began, reply.status().as_u16(), error);
-                TurnReply::failed(reply, fault)
-            }
-        }
+        let (fault, end) = tokio::select! {
+            biased;
+            tried = self.try_backends(&settings, incoming, content, turn, permit) => match tried {
+                Ok(reply) => return reply,
+                Err(fault) => (fault, TurnEnd::Failed),
+            },
+            () = self.shutdown.begun() => (shutdown::fault(), TurnEnd::Stopped),
+        };
+        let reply = turn_error(dialect, &fault, &TurnHeaders::from(&*turn.lock()));
+        let error = TurnError::of_gateway(&fault);
+        self.record_early_end(turn, began, reply.status().as_u16(), end, Some(error));
+        TurnReply::failed(reply, fault)
     }
 
     /// Reads the request, chooses a route and tries the backends in order.

@@ -81,10 +81,11 @@ impl Gateway {
                     keep_alive: settings.keep_alive,
                     idle: backend.timeouts.idle,
                     ends: (incoming.began + backend.timeouts.total).into(),
+                    shutdown: self.shutdown.watch(),
                 };
                 let transform = Box::new(PassthroughReply::unread());
                 let name = backend.name.clone();
-                let live = Live::new(upstream, transform, &clocks, name, None);
+                let live = Live::new(upstream, transform, clocks, name, None);
                 let mut reply = Response::new(ReplyBody::Live(Box::new(live)));
                 *reply.status_mut() = head.status;
                 *reply.headers_mut() = reply_headers;

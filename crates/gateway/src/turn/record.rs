@@ -79,7 +79,7 @@ impl Gateway {
         self.record_early_end(turn, began, status, TurnEnd::Failed, Some(error));
     }
 
-    fn record_early_end(
+    pub(crate) fn record_early_end(
         &self,
         turn: &SharedTurn,
         began: Instant,

@@ -9,6 +9,7 @@ use throughline_codec::dialects::{ClientDialect, ReplyWriter};
 use tokio::sync::OwnedSemaphorePermit;
 use tracing::Span;
 
+use crate::headers;
 use crate::metrics::Metrics;
 use crate::reply::events::{EventList, TurnEvents};
 use crate::reply::folded::{FoldedReply, Folder};
@@ -35,6 +36,14 @@ pub struct FinishedReply {
     pub reply: Reply,
     /// The fault, if the turn failed before its reply began.
     pub fault: Option<Fault>,
+}
+
+impl FinishedReply {
+    /// The span of the turn, for callers that log something about its reply.
+    pub fn span(&self) -> Span {
+        let id = self.reply.headers().get(headers::TURN).and_then(|id| id.to_str().ok());
+        id.map_or_else(Span::none, turn_span)
+    }
 }
 
 impl From<Reply> for TurnReply {
@@ -139,7 +148,7 @@ impl UnreadReply {
     fn into_live<S: EventSink + 'static>(self, sink: S) -> (ReplyHead, Live<S::Out>) {
         let Self { head, upstream, source, clocks, permit } = self;
         let transform = Box::new(TranslatedReply::new(source, sink));
-        let live = Live::new(upstream, transform, &clocks, head.turn.backend.clone(), permit);
+        let live = Live::new(upstream, transform, clocks, head.turn.backend.clone(), permit);
         (head, live)
     }
 

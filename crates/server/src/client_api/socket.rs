@@ -11,7 +11,7 @@ use http::{StatusCode, header};
 use throughline_canonical::{Fault, FaultKind};
 use throughline_conversations::responses::Socket;
 use throughline_gateway::IncomingRequest;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
 use super::body::too_large;
@@ -38,6 +38,7 @@ const CLOSE_CODES: [(&str, u16, &str); 3] = [
     ("WebSocket protocol error", close_code::PROTOCOL, "not a valid WebSocket frame"),
 ];
 const TOO_LARGE: &str = "the message is larger than `limits.body`";
+const STOPPING: &str = "the server is stopping";
 
 /// Whether a request asks for such a connection.
 pub(super) fn is_upgrade(request: &IncomingRequest) -> bool {
@@ -75,10 +76,11 @@ pub(super) async fn open(
     let settings = app.gateway.settings();
     let (limit, ping_interval) = (settings.limits.body, settings.keep_alive);
     let socket = Socket::new(app.responses.clone(), request);
+    let stopping = app.stopping.subscribe();
     let read_limit = limit.saturating_add(MAX_EXCESS_BYTES);
     upgrade.max_message_size(read_limit).max_frame_size(read_limit).on_upgrade(
         async move |connection| {
-            serve(connection, socket, limit, ping_interval).await;
+            serve(connection, socket, Limits { limit, ping_interval, stopping }).await;
             drop(slot);
         },
     )
@@ -91,8 +93,19 @@ fn refuse_upgrade(app: &App, request: &IncomingRequest, fault: &Fault) -> Respon
     response
 }
 
-/// Serves a connection until the client leaves. Requests are answered one after the other.
-async fn serve(connection: WebSocket, mut socket: Socket, limit: usize, ping_interval: Duration) {
+/// What ends a connection.
+struct Limits {
+    /// The bytes of a message.
+    limit: usize,
+    /// The silence after which the client gets a ping.
+    ping_interval: Duration,
+    /// Becomes true when the server stops.
+    stopping: watch::Receiver<bool>,
+}
+
+/// Serves a connection until the client leaves or the server stops. Requests are answered one after
+/// the other.
+async fn serve(connection: WebSocket, mut socket: Socket, limits: Limits) {
     let (requests, mut waiting) = mpsc::channel::<Result<String, Fault>>(QUEUE_LENGTH);
     let (replies, events) = mpsc::channel::<String>(QUEUE_LENGTH);
     let answer = async move {
@@ -102,21 +115,23 @@ async fn serve(connection: WebSocket, mut socket: Socket, limit: usize, ping_int
             }
         }
     };
-    tokio::join!(answer, relay_messages(connection, requests, events, limit, ping_interval));
+    tokio::join!(answer, relay_messages(connection, requests, events, limits));
 }
 
 /// Relays messages in both directions and pings a silent client. Returns when the client leaves,
 /// does not answer pings, does not take what it is sent, or sends more requests than may wait. Its
 /// return closes both channels, which also stops the reply in progress. After a message
-/// that is too large nothing more is read; requests before it are still answered.
+/// that is too large, or when the server stops, nothing more is read; requests before that are still
+/// answered.
 async fn relay_messages(
     mut connection: WebSocket,
     requests: mpsc::Sender<Result<String, Fault>>,
     mut events: mpsc::Receiver<String>,
-    limit: usize,
-    ping_interval: Duration,
+    limits: Limits,
 ) {
+    let Limits { limit, ping_interval, mut stopping } = limits;
     let mut requests = Some(requests);
+    let mut last_word = (close_code::SIZE, TOO_LARGE);
     let send_timeout = ping_interval.saturating_mul(MAX_UNANSWERED_PINGS);
     let mut unanswered_pings = 0;
     let silence = tokio::time::sleep(ping_interval);
@@ -150,6 +165,10 @@ async fn relay_messages(
                 }
                 requests = requests.filter(|_| fits);
             }
+            () = stopped(&mut stopping), if requests.is_some() => {
+                last_word = (close_code::AWAY, STOPPING);
+                requests = None;
+            }
             () = &mut silence, if requests.is_some() => {
                 let ping = Message::Ping(Bytes::new());
                 let gone = unanswered_pings == MAX_UNANSWERED_PINGS;
@@ -166,11 +185,16 @@ async fn relay_messages(
                         return;
                     }
                 }
-                // Every request before the one that was too large is answered.
-                None => return close(connection, close_code::SIZE, TOO_LARGE).await,
+                // Every request that was read is answered.
+                None => return close(connection, last_word.0, last_word.1).await,
             },
         }
     }
+}
+
+/// Waits until the server stops.
+async fn stopped(stopping: &mut watch::Receiver<bool>) {
+    drop(stopping.wait_for(|stop| *stop).await);
 }
 
 /// Sends a message. False if the client does not take it in time.

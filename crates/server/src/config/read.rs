@@ -70,6 +70,7 @@ fn read_tree(
         data_dir: data_dir(top, overrides.data_dir.as_deref(), env, report),
         log: Log { level: log.choice("level", report), format: log.choice("format", report) },
         keep_alive: top.value("keep_alive", report),
+        shutdown_grace: top.value("shutdown_grace", report),
         allowed_hosts: read_checked_list(top, "allowed_hosts", address::allowed_host, report),
         cors_origins: read_checked_list(top, "cors_origins", address::page_origin, report),
         backends,

@@ -24,6 +24,8 @@ pub struct Config {
     pub log: Log,
     /// Silence from an upstream after which the client gets a keep-alive event.
     pub keep_alive: Duration,
+    /// How long requests in progress may go on after a stop signal.
+    pub shutdown_grace: Duration,
     /// More `Host` headers to accept, in lower case.
     pub allowed_hosts: Vec<String>,
     /// Origins whose web pages may use this server, in lower case; `*` for all.

@@ -77,6 +77,9 @@ async fn stores_report_a_full_disk_and_recover() {
             let fates = block_fates(&bed.gateway.last_turn().await);
             assert!(["restored", "sent"].contains(&fates[0].as_str()), "{kind:?}: {fates:?}");
         }
+        let again = response_request("ponder more", json!({"conversation": named["id"]}));
+        let refused = bed.gateway.client.post(PATH, &KEY, &again).await;
+        assert_eq!(refused.status, 404, "{kind:?}: it still lacks a turn");
         let on = json!({"previous_response_id": stored["id"]});
         create(&bed.gateway.client, "and on", on).await;
         assert_eq!(turns_in(&bed.last_received(0).await.json()), 3);

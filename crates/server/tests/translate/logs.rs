@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
-use throughline_testkit::{Gateway, RawUpstream, ok_reply};
+use throughline_testkit::{Gateway, RawUpstream, ok_reply, wait_until};
 
-use crate::support::{BINARY, BedOptions, Mismatches, TestBed, new_client};
+use crate::support::{BINARY, BedOptions, Mismatches, TestBed, new_client, upstream};
 use crate::test_client::{send, text};
 
 const JSON_LOG: &str = "log = { format = \"json\" }\n";
@@ -161,5 +161,33 @@ async fn errors_in_the_log_quote_no_contents() {
             assert_eq!(logged, error, "{path}");
         }
         assert!(!gateway.log().contains(SECRET), "{error}");
+    }
+}
+
+/// A background response outlives its request, and its lines still belong to its turn.
+#[tokio::test]
+async fn log_lines_of_a_background_response_have_the_turns_id() {
+    let provider = RawUpstream::start().await;
+    let config = upstream("anthropic, budget").backend("a", &provider.url);
+    let gateway = Gateway::start(BINARY, &format!("{JSON_LOG}{config}")).await;
+    let wish = json!({"model": "some-model", "input": "ponder this", "background": true});
+    let run = gateway.client.post("/v1/responses", &[], &wish).await.expect_ok().json();
+    provider
+        .next()
+        .await
+        .answer(b"HTTP/1.1 500 No\r\nconnection: close\r\ncontent-length: 0\r\n\r\n")
+        .await;
+    let path = format!("/v1/responses/{}", text(&run["id"]));
+    wait_until("it has failed", async || {
+        gateway.client.get(&path).await.json()["status"] == "failed"
+    })
+    .await;
+    let turn = gateway.last_turn().await["id"].clone();
+    let of_run = |line: &&Value| line["response"] == run["id"];
+    let lines = lines(&gateway);
+    let found: Vec<&Value> = lines.iter().filter(of_run).collect();
+    assert!(!found.is_empty(), "{lines:?}");
+    for line in found {
+        assert_eq!(line["turn"], turn, "{line}");
     }
 }

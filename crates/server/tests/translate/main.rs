@@ -43,6 +43,7 @@ mod prefix;
 mod raw_text;
 mod refusals;
 mod settings;
+mod shutdown;
 mod stored_by_backend;
 mod stored_responses;
 mod stream_reading;

@@ -10,7 +10,7 @@ use tokio_tungstenite::tungstenite::{self, Message};
 use crate::support::{BINARY, BedOptions, TestBed, thinking_in, upstream};
 use crate::test_client::{list, text};
 
-type Connection =
+pub(crate) type Connection =
     tokio_tungstenite::WebSocketStream<tokio_tungstenite::MaybeTlsStream<tokio::net::TcpStream>>;
 
 fn handshake(bed: &TestBed) -> tungstenite::handshake::client::Request {
@@ -23,14 +23,20 @@ fn handshake(bed: &TestBed) -> tungstenite::handshake::client::Request {
     handshake
 }
 
-async fn connect(bed: &TestBed) -> Connection {
+pub(crate) async fn connect(bed: &TestBed) -> Connection {
     tokio_tungstenite::connect_async(handshake(bed)).await.expect("a connection").0
+}
+
+/// Sends a message.
+#[allow(clippy::needless_pass_by_value, reason = "call sites pass a new value")]
+pub(crate) async fn send(connection: &mut Connection, message: Value) {
+    let message = Message::Text(message.to_string().into());
+    connection.send(message).await.expect("an open connection");
 }
 
 /// Sends a message, and returns all events up to the last one.
 async fn send_and_collect(connection: &mut Connection, message: Value) -> Vec<Value> {
-    let message = Message::Text(message.to_string().into());
-    connection.send(message).await.expect("an open connection");
+    send(connection, message).await;
     let mut events = Vec::new();
     loop {
         let message = connection.next().await.expect("an answer").expect("a message");
@@ -47,7 +53,7 @@ async fn send_and_collect(connection: &mut Connection, message: Value) -> Vec<Va
 }
 
 /// Reads all events up to the end, and returns the close code.
-async fn read_until_closed(
+pub(crate) async fn read_until_closed(
     stream: &mut (impl StreamExt<Item = Result<Message, tungstenite::Error>> + Unpin),
 ) -> (Vec<Value>, u16) {
     let mut events = Vec::new();
@@ -61,7 +67,7 @@ async fn read_until_closed(
 }
 
 #[allow(clippy::needless_pass_by_value, reason = "call sites pass a new value")]
-fn create_message(input: Value, previous: Option<&Value>) -> Value {
+pub(crate) fn create_message(input: Value, previous: Option<&Value>) -> Value {
     let mut message = json!({
         "type": "response.create",
         "model": "some-model",

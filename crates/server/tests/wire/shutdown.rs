@@ -1,4 +1,5 @@
-//! Shutdown: open streams complete, no new requests begin, and the memory is written.
+//! Shutdown: open streams complete or end with an error, no new requests begin, and the memory is
+//! written.
 
 use throughline_testkit::{Gateway, RawUpstream, ok_reply};
 
@@ -36,6 +37,52 @@ async fn stream_in_progress_completes_after_a_stop() {
         let answer = exchange(&upstream, &gateway.client, &body, &reply).await;
         assert_eq!(answer.expect_ok().header("x-throughline-loss"), "", "{signal}");
         assert_eq!(gateway.turns().await[0]["blocks"][0]["fate"], "sent");
+    }
+}
+
+/// The error that a client gets from a server that stops.
+const STOPPING: &str = "the server is stopping";
+
+#[tokio::test]
+async fn stream_left_after_the_grace_ends_with_an_error_and_is_recorded_as_stopped() {
+    let grace = "shutdown_grace = \"200ms\"\n";
+    let (upstream, mut gateway) = gateway_over_raw_upstream(grace, "").await;
+    let (mut streamed, mut going) = open_stream(&upstream, &gateway.client).await;
+    let sent = &STREAM.as_bytes()[..400];
+    going.write(sent).await;
+    assert_eq!(read_exactly(&mut streamed, sent.len()).await, sent);
+    gateway.signal("TERM").await;
+    let (rest, broken) = streamed.read_to_break().await;
+    let rest = String::from_utf8(rest).unwrap();
+    assert!(!broken, "the stream ends cleanly");
+    assert!(rest.contains("event: error\n") && rest.contains("overloaded_error"), "{rest}");
+    assert!(rest.contains(STOPPING), "{rest}");
+    assert_eq!(gateway.wait_for_exit().await, Some(0));
+    let log = gateway.log();
+    let ended = log.lines().find(|line| line.contains("Turn ended")).unwrap();
+    assert!(ended.contains("stopped"), "{ended}");
+    drop(going);
+}
+
+#[tokio::test]
+async fn request_without_a_reply_is_answered_with_an_error_when_the_grace_ends() {
+    for stream in [false, true] {
+        let grace = "shutdown_grace = \"200ms\"\n";
+        let (upstream, mut gateway) = gateway_over_raw_upstream(grace, "").await;
+        let client = gateway.client.clone();
+        let body = message_request("Hello.", stream);
+        let (answer, _waiting) = tokio::join!(client.post("/v1/messages", &[], &body), async {
+            let waiting = upstream.next().await;
+            gateway.signal("TERM").await;
+            waiting
+        });
+        assert_eq!(answer.status, 529, "{}", answer.text());
+        assert_eq!(answer.json()["error"]["type"], "overloaded_error");
+        assert!(answer.text().contains(STOPPING), "{}", answer.text());
+        assert_eq!(gateway.wait_for_exit().await, Some(0));
+        let log = gateway.log();
+        let ended = log.lines().find(|line| line.contains("Turn ended")).unwrap();
+        assert!(ended.contains("stopped"), "{ended}");
     }
 }
 

@@ -27,8 +27,7 @@ pub(crate) struct Verifier<'a> {
 pub(crate) fn check_references(request: &ParsedRequest) -> Result<(), Refusal> {
     if let Some(id) = &request.lost {
         let message = format!("Previous response with id '{id}' not found.");
-        let refusal = refused("previous_response_id", Some("previous_response_not_found"), message);
-        return Err(Refusal { status: StatusCode::NOT_FOUND, ..refusal });
+        return Err(refused("previous_response_id", Some("previous_response_not_found"), message));
     }
     let mut items = request.items.iter();
     let reference = items.find(|item| is_reference(&item.value));

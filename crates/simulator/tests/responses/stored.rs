@@ -42,7 +42,7 @@ async fn unstored_response_is_not_found() {
     let expected =
         format!("Previous response with id '{}' not found.", response["id"].as_str().unwrap());
     let body = next(&response, "and now?");
-    let error = refuse_as(&server, &body, 404, &expected).await;
+    let error = refuse_as(&server, &body, 400, &expected).await;
     assert_eq!(error["code"], "previous_response_not_found");
     assert_eq!(error["param"], "previous_response_id");
 }
@@ -99,5 +99,5 @@ async fn each_simulator_has_its_own_store() {
     let body = next(&response, "go on");
     accept(&one, &body).await;
     let answer = post(&two, PATH, &body, &[]).await;
-    assert_eq!(answer.status, 404);
+    assert_eq!(answer.status, 400);
 }

@@ -13,6 +13,7 @@ fn empty_file_has_all_defaults() {
         data_dir: PathBuf::from("/users/ada/.local/share/throughline"),
         log: Log { level: Level::Info, format: Format::Text },
         keep_alive: Duration::from_secs(15),
+        shutdown_grace: Duration::from_secs(25),
         allowed_hosts: Vec::new(),
         cors_origins: Vec::new(),
         backends: vec![
