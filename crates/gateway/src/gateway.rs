@@ -15,6 +15,7 @@ use crate::backend::{Auth, Backend};
 use crate::cool_down::{CoolDown, FailingBackends};
 use crate::metrics::Metrics;
 use crate::models::Lists;
+use crate::refused_settings;
 use crate::reply::repair::CompleteBackends;
 use crate::separating::SeparatingModels;
 use crate::settings::Settings;
@@ -99,6 +100,7 @@ impl Gateway {
             let now = settings.backend(&active)?;
             (now.auth == Auth::Passthrough).then(|| now.site())
         });
+        refused_settings::restore(&settings.catalog, &snapshot);
         let metrics = Arc::new(Metrics::default());
         metrics.know_models(settings.upstream_models());
         Self {

@@ -12,6 +12,7 @@ pub mod history;
 pub mod metrics;
 pub mod models;
 pub mod plan;
+mod refused_settings;
 pub mod relay;
 pub mod reply;
 pub mod route;

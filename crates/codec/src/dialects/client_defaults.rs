@@ -18,6 +18,10 @@ pub struct ClientDefaults {
     pub shows_thinking: bool,
     /// Clients send the ids of tool calls back with the results.
     pub returns_call_ids: bool,
+    /// A signature belongs to the text of its block. If not, clients may drop parts of the text.
+    pub signature_binds_text: bool,
+    /// Clients drop thinking that has no signature.
+    pub wants_signed_thinking: bool,
     /// Clients expect a signature on the first call of a reply, and invent one if it is missing.
     pub wants_signed_calls: bool,
     /// How the dialect writes custom tools (tools with free-text input), if it has them.
@@ -47,6 +51,8 @@ impl ClientDefaults {
         thinks: false,
         shows_thinking: false,
         returns_call_ids: true,
+        signature_binds_text: true,
+        wants_signed_thinking: false,
         wants_signed_calls: false,
         custom_tools: None,
         repairs_replies: false,

@@ -44,6 +44,7 @@ pub mod ui_stream;
 pub use gemini::SKIP_SIGNATURE;
 pub use shared::model_card::{Abilities, ModelCard, ModelDetailsFormat};
 pub use shared::refusal::{Refusal, RefusalKind};
+pub use shared::refused_setting::RefusedSetting;
 pub use shared::{custom_tools, segments, timestamp};
 
 /// The dialects that clients may speak.
@@ -180,9 +181,9 @@ pub trait UpstreamDialect: Sync {
     fn refusal(&self, _status: u16, _body: &[u8]) -> Option<Refusal> {
         None
     }
-    /// Whether an error says that the model cannot think although the request asks for it.
-    fn cannot_think(&self, _status: u16, _body: &[u8]) -> bool {
-        false
+    /// Recognises an error that rejects the thinking setting of the request; `None` for other errors.
+    fn refused_setting(&self, _status: u16, _body: &[u8]) -> Option<RefusedSetting> {
+        None
     }
     /// Writes a request that counts tokens; `None` if providers of this dialect cannot count.
     fn write_count(&self, _: &Request, _: &Target<'_>) -> Option<Lossy<Outgoing>> {

@@ -33,8 +33,8 @@ fn classified(dialect: &dyn UpstreamDialect, status: u16, body: &[u8]) -> Value 
     if let Some(refusal) = dialect.refusal(status, body) {
         found["refusal"] = json!({"kind": format!("{:?}", refusal.kind), "at": refusal.at});
     }
-    if dialect.cannot_think(status, body) {
-        found["cannot_think"] = json!(true);
+    if let Some(refused) = dialect.refused_setting(status, body) {
+        found["refused_setting"] = json!(format!("{refused:?}"));
     }
     found
 }

@@ -53,7 +53,7 @@ impl TranslatedStream {
             progress: ReplyProgress::default(),
         };
         let signature_form = match client.name() == upstream.name() {
-            true => SignatureForm::Native,
+            true => SignatureForm::Native { unsigned: None },
             false => SignatureForm::Enveloped {
                 envelopes: gateway.envelopes.clone(),
                 first_call: client.defaults().wants_signed_calls,

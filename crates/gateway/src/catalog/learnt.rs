@@ -7,16 +7,19 @@ use parking_lot::RwLock;
 use throughline_codec::dialects::ModelCard;
 
 use super::model::{Form, Off};
+use super::refused::Refused;
 use super::rows::Row;
 
 /// Limits for the number and the length of names, because a server can report any number of models.
-const MAX_MODELS: usize = 4096;
-const MAX_NAME_BYTES: usize = 256;
+pub(super) const MAX_MODELS: usize = 4096;
+pub(super) const MAX_NAME_BYTES: usize = 256;
 
 /// Rows by lower-case name.
 #[derive(Debug, Default)]
 pub(super) struct Learnt {
     rows: RwLock<HashMap<Box<str>, Row>>,
+    /// What models have refused.
+    pub(super) refused: Refused,
     /// How often the rows have changed.
     changes: AtomicU64,
 }
@@ -45,8 +48,13 @@ impl Learnt {
         }
         if name.len() <= MAX_NAME_BYTES && (known.is_some() || rows.len() < MAX_MODELS) {
             rows.insert(name.into(), row);
-            self.changes.fetch_add(1, Ordering::Release);
+            self.count_change();
         }
+    }
+
+    /// Counts a change.
+    pub(super) fn count_change(&self) {
+        self.changes.fetch_add(1, Ordering::Release);
     }
 }
 

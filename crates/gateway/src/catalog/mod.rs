@@ -1,20 +1,21 @@
 //! What is known about models, as a table.
 //!
-//! There are three layers. Later layers win, key by key: the built-in table (`models.toml`), what
-//! servers report about their models ([`Catalog::learn`]), and the operator's file
-//! ([`Catalog::with`]). Within a table every matching pattern applies, and for each key the longest
+//! There are four layers. Later layers win, key by key: the built-in table (`models.toml`), what
+//! servers report about their models ([`Catalog::learn`]), the thinking settings that models have
+//! refused ([`Catalog::learn_refused`]), and the operator's file ([`Catalog::with`]). Within a table every matching pattern applies, and for each key the longest
 //! pattern wins.
 
 mod learnt;
 mod model;
 mod pattern;
+mod refused;
 mod rows;
 
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
 
 use parking_lot::RwLock;
-use throughline_codec::dialects::ModelCard;
+use throughline_codec::dialects::{ModelCard, RefusedSetting};
 
 pub use model::{ForcedTools, Form, Model, Off, ResponsesForTools, Sampling, Shows};
 pub use rows::{CatalogError, CatalogMistake};
@@ -96,6 +97,9 @@ impl Catalog {
         if let Some(row) = self.learnt.find(learnt) {
             row.apply(&mut model);
         }
+        if let Some(refused) = self.learnt.refused.find(learnt) {
+            refused.apply(&mut model);
+        }
         apply(&self.own, &name, &mut model);
         model
     }
@@ -103,6 +107,28 @@ impl Catalog {
     /// Remembers what a backend reports about a model.
     pub fn learn_at(&self, backend: &str, card: &ModelCard) {
         self.learn(&at(backend, &card.name), card);
+    }
+
+    /// Remembers a thinking setting that a backend's model has refused. Returns all that is known of
+    /// this kind about the model, to be stored, if that changes.
+    pub fn learn_refused(
+        &self,
+        backend: &str,
+        name: &str,
+        refused: &RefusedSetting,
+    ) -> Option<String> {
+        let changed = self.learnt.refused.add(&at(backend, name), refused);
+        if changed.is_some() {
+            self.learnt.count_change();
+        }
+        changed
+    }
+
+    /// Restores what was stored about a backend's model.
+    pub fn restore_refused(&self, backend: &str, name: &str, stored: &str) {
+        if self.learnt.refused.restore(&at(backend, name), stored) {
+            self.learnt.count_change();
+        }
     }
 
     /// Remembers what a server reports about a model.

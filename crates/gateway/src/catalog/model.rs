@@ -1,7 +1,7 @@
 //! What is known about one model, and the values it has in the table. `rows` reads the table;
 //! `plan::thinking_setting` applies it to a request.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use throughline_canonical::Effort;
 pub use throughline_canonical::ThinkingForm as Form;
 
@@ -49,7 +49,7 @@ pub struct Model {
 }
 
 /// How thinking is turned off.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Off {
     /// By the dialect's setting for off.

@@ -149,13 +149,15 @@ impl HistoryRules<'_> {
         self.profile.blocks != BlockRules::None
     }
 
-    /// Whether the target would refuse a block because its signature is missing. Some servers of
-    /// the Anthropic dialect sign nothing and accept unsigned blocks.
-    fn wants_signature(&self, block: &Block, position: Position) -> bool {
-        let bare = match block {
+    /// Whether the target would refuse a block because its signature is missing. Some servers sign
+    /// nothing: if the maker of the block is known, it is as the maker wrote it. Servers of the
+    /// Anthropic dialect that sign nothing accept any unsigned block.
+    fn wants_signature(&self, past: &PastBlock, position: Position) -> bool {
+        let bare = match &past.block {
             Block::Thinking { signature, .. } => signature.as_deref().is_none_or(str::is_empty),
             _ => false,
         };
+        let bare = bare && past.origin.is_none();
         let verbatim = self.treat(Part::Thinking, Maker::Same, position) == Treatment::Verbatim;
         bare && verbatim && self.profile.blocks != BlockRules::Native
     }
@@ -179,9 +181,7 @@ impl HistoryRules<'_> {
             _ if self.drops_thinking(message, past.tried) => (Maker::Foreign, Reason::Origin),
             Maker::Same if message < self.replays_from => (Maker::Foreign, Reason::Policy),
             Maker::Same if last => (Maker::Foreign, Reason::Cut),
-            Maker::Same if self.wants_signature(&past.block, position) => {
-                (Maker::Foreign, Reason::Shape)
-            }
+            Maker::Same if self.wants_signature(&past, position) => (Maker::Foreign, Reason::Shape),
             maker => (maker, past.reason),
         };
         let treatment = self.treat(part, maker, position);
@@ -258,7 +258,7 @@ impl HistoryRules<'_> {
     /// Whether a retry drops the thinking of a message.
     fn drops_thinking(&self, message: usize, tried: bool) -> bool {
         match self.retry {
-            RetryPlan::First | RetryPlan::NoThinkingSetting | RetryPlan::DropBound => false,
+            RetryPlan::First | RetryPlan::AdaptSettings | RetryPlan::DropBound => false,
             RetryPlan::DropTried => tried,
             RetryPlan::DropEarlierThinking => tried || message < self.open,
             RetryPlan::DropAllThinking => true,

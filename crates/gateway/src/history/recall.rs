@@ -64,6 +64,19 @@ pub(crate) fn key_of(block: &Block) -> Option<BlockKey> {
     }
 }
 
+/// The key of a thinking block as a client sends it. Where a signature does not bind the text, it is
+/// the key, because clients may drop parts of the text.
+pub(crate) fn client_key(block: &Block, binds_text: bool) -> Option<BlockKey> {
+    match block {
+        Block::Thinking { signature: Some(signature), .. }
+            if !binds_text && !signature.is_empty() && !Envelopes::looks_ours(signature) =>
+        {
+            Some(KeyHasher::new(ThinkingKind::Thinking).finish(signature))
+        }
+        block => key_of(block),
+    }
+}
+
 /// Whether a block is thinking, and so has a key.
 pub(crate) fn is_thinking(block: &Block) -> bool {
     matches!(block, Block::Thinking { .. } | Block::Redacted { .. })
@@ -83,8 +96,9 @@ pub(crate) fn signature_block(signature: &str) -> Block {
 }
 
 /// The keys of all thinking blocks of a request, in order.
-pub(crate) fn keys(request: &Request) -> Vec<Option<BlockKey>> {
-    assistant_blocks(request).filter_map(key_of).map(Some).collect()
+pub(crate) fn keys(request: &Request, binds_text: bool) -> Vec<Option<BlockKey>> {
+    let key = |block: &Block| client_key(block, binds_text);
+    assistant_blocks(request).filter_map(key).map(Some).collect()
 }
 
 fn assistant_blocks(request: &Request) -> impl Iterator<Item = &Block> {
@@ -110,6 +124,8 @@ pub(crate) struct Recall<'a> {
     pub(crate) same_dialect: bool,
     /// Whether the upstream reads earlier thinking or signatures.
     pub(crate) reads_past: bool,
+    /// Whether a signature in the client's dialect belongs to the text of its block.
+    pub(crate) binds_text: bool,
 }
 
 impl Recall<'_> {
@@ -231,7 +247,7 @@ impl Recall<'_> {
 
     /// A block from an envelope or the vault. The memory has no verdict on it.
     pub(crate) fn stored(&self, block: Block, origin: &Arc<Origin>, session: u64) -> PastBlock {
-        let key = own_key(&block);
+        let key = own_key(&block, self.binds_text);
         let refused = key.is_some_and(|key| self.gateway.memory.has_refused(self.target, &key));
         let old = self.rules.policy == Policy::Session && session != self.session;
         let past = match (refused, old) {
@@ -302,13 +318,13 @@ pub(crate) fn with_signature(mut block: Block, new: Option<String>) -> Block {
 }
 
 /// The key of a signed part, from its own signature.
-fn own_key(block: &Block) -> Option<BlockKey> {
+fn own_key(block: &Block, binds_text: bool) -> Option<BlockKey> {
     match block {
         Block::ToolCall { signature, .. } | Block::Text { signature, .. } => {
             let signature = signature.as_deref()?;
             Some(KeyHasher::new(ThinkingKind::Thinking).finish(signature))
         }
-        thinking => key_of(thinking),
+        thinking => client_key(thinking, binds_text),
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use throughline_canonical::{Block, Origin, Prefix, Reason};
 
 use crate::history::recall::{
-    PastBlock, Recall, foreign, is_thinking, key_of, known_verdict, pass_block, plain,
+    PastBlock, Recall, client_key, foreign, is_thinking, known_verdict, pass_block, plain,
     signature_of, with_signature,
 };
 use crate::history::vault_lookup::{LostParts, StoredCall, StoredThought};
@@ -106,11 +106,11 @@ impl Recall<'_> {
                 let mut past = match sent.and_then(|at| theirs.get(at)) {
                     // The vault adds only what the client has lost.
                     Some((theirs, verdict)) if !self.is_lost(theirs) => PastBlock {
-                        key: key_of(theirs),
+                        key: client_key(theirs, self.binds_text),
                         ..self.thinking((*theirs).clone(), *verdict)
                     },
                     Some((theirs, verdict)) => PastBlock {
-                        key: key_of(theirs),
+                        key: client_key(theirs, self.binds_text),
                         ..self.known(block, &origin, verdict.and_then(known_verdict))
                     },
                     None => {
@@ -174,7 +174,7 @@ impl Recall<'_> {
                 Block::Thinking { .. } | Block::Redacted { .. } => {
                     carrier = Some(signature_of(&block).to_owned());
                     let verdict = verdicts.next();
-                    let key = key_of(&block);
+                    let key = client_key(&block, self.binds_text);
                     let past = match (replaced.next_if(|lost| lost.at == at), &origin) {
                         (Some(lost), Some(origin)) => {
                             let verdict = verdict.and_then(known_verdict);

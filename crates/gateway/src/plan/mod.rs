@@ -105,8 +105,9 @@ pub(crate) trait Plan: fmt::Debug + Send + Sync {
     fn outbound(&self, attempt: &Attempt<'_>) -> OutboundRequest;
     /// The thinking setting, as the client asked for it and as it is sent.
     fn thinking(&self, attempt: &Attempt<'_>) -> (Value, Value);
-    /// Whether the gateway asks the model to think. A setting that passes unchanged does not count.
-    fn asks_for_thinking(&self) -> bool {
+    /// Whether the gateway wrote the thinking setting. One that passes unchanged is the caller's, and
+    /// so is its refusal.
+    fn sets_thinking(&self) -> bool {
         false
     }
     /// What the retry rule needs to know about a refusal, and the key of the block it names. `None`

@@ -17,7 +17,7 @@ use crate::backend::Backend;
 use crate::gateway::Gateway;
 use crate::history::adapt::CALL_UNSIGNED;
 use crate::history::client_paths::ClientPaths;
-use crate::history::recall::{PastBlock, Recall, is_thinking, key_of};
+use crate::history::recall::{PastBlock, Recall, client_key, is_thinking};
 use crate::history::replay_table::{self, Maker, Part, Position};
 use crate::history::vault_lookup::{DroppedParts, WithheldPart};
 use crate::plan::{Decision, Lane};
@@ -56,7 +56,7 @@ enum Drops {
 impl Drops {
     fn after(retry: RetryPlan, backend: &Backend) -> Self {
         match retry {
-            RetryPlan::First | RetryPlan::NoThinkingSetting | RetryPlan::DropBound => Self::Nothing,
+            RetryPlan::First | RetryPlan::AdaptSettings | RetryPlan::DropBound => Self::Nothing,
             RetryPlan::DropTried => Self::Tried,
             RetryPlan::DropEarlierThinking | RetryPlan::DropAllThinking => Self::All,
             // The call gets a skip-validation signature. If the backend has none, the request goes
@@ -92,7 +92,8 @@ impl Gateway {
         let model = backend.model_for(requested).to_owned();
         let known = attempt.settings.catalog.find_at(&backend.name, &model);
         let target = attempt.target(&known);
-        let replayable = self.replayable_parts(opaque_outline, body);
+        let binds_text = request.incoming.dialect.defaults().signature_binds_text;
+        let replayable = self.replayable_parts(opaque_outline, body, binds_text);
         let keys: Vec<_> = replayable.iter().flatten().map(|(_, key)| *key).collect();
         let answer = self.memory.ask(&Question {
             lineage: request.lineage,
@@ -114,6 +115,7 @@ impl Gateway {
             rules: attempt.settings.thinking,
             same_dialect: true,
             reads_past: true,
+            binds_text,
         };
         let mut plan = OpaquePlan {
             decision: Decision {
@@ -152,11 +154,12 @@ impl Gateway {
         &self,
         outline: &OpaqueOutline,
         body: &[u8],
+        binds_text: bool,
     ) -> Vec<Option<(Block, Option<BlockKey>)>> {
         let replayable = |part: &OpaquePart| {
             let block =
                 replayable_block(part, body).filter(|_| !self.has_empty_envelope(part, body))?;
-            let key = key_of(&block);
+            let key = client_key(&block, binds_text);
             Some((block, key))
         };
         outline.parts.iter().map(replayable).collect()

@@ -67,6 +67,7 @@ impl Gateway {
             rules: settings.thinking,
             same_dialect: true,
             reads_past: true,
+            binds_text: true,
         };
         let finder = DropFinder { gateway: self, attempt, outline, recall: &recall };
         let dropped = finder.put_back(&known, &answer.verdicts).await;
@@ -156,6 +157,11 @@ impl Plan for OutlinedPlan {
         let sent = Outline::read(&self.body, usize::MAX).ok();
         let sent = sent.and_then(|outline| setting(&outline, &self.body));
         (requested.unwrap_or_default(), sent.unwrap_or_default())
+    }
+
+    fn sets_thinking(&self) -> bool {
+        // A client chooses its setting for the model that it names.
+        self.changes_thinking() || self.asked_model.is_some()
     }
 
     fn refused(

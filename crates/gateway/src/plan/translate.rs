@@ -1,13 +1,15 @@
 //! The translate lane: adapts the canonical request to one backend and writes it in its dialect.
 //! Sending and the reply are in `translated_reply`.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
+use serde_json::Value;
 use throughline_canonical::{
-    Amount, Fault, Loss, LossReason, LossSubject, Lossy, Message, Prefix, Request, Role, Show,
-    ThinkingSetting, Tool,
+    Amount, Block, Fault, Loss, LossReason, LossSubject, Lossy, Message, Prefix, Request, Role,
+    Show, ThinkingSetting, Tool,
 };
 use throughline_codec::dialects::profile::{BlockRules, MessageOrder, Profile, Replay};
 use throughline_codec::dialects::{
@@ -93,6 +95,7 @@ impl Gateway {
         draft.normalize();
         draft.adapt_settings();
         let mut past = draft.recall(self).await;
+        draft.check_content()?;
         let tool_names = draft.rename_tools();
         draft.fill_and_close_loops(&mut past);
         if attempt.request.in_conversation && draft.is_first() {
@@ -262,13 +265,14 @@ impl<'a> Draft<'a> {
         let (request, first) = (self.attempt.request, self.is_first());
         let target = self.attempt.target(&self.to.known);
         let rules = self.attempt.settings.thinking;
+        let binds_text = self.client.defaults().signature_binds_text;
         let has_assistant = |message: &Message| message.role == Role::Assistant;
         let answer = gateway.memory.ask(&Question {
             lineage: request.lineage,
             target: &target,
             follows_active_backend: self.attempt.follows_active_backend && first,
             in_conversation: request.in_conversation && first,
-            blocks: &keys(&self.request),
+            blocks: &keys(&self.request, binds_text),
             has_assistant: self.request.messages.iter().any(has_assistant),
             now: unix_ms(),
             rules,
@@ -282,6 +286,7 @@ impl<'a> Draft<'a> {
             rules,
             same_dialect: self.client.name() == self.to.dialect.name(),
             reads_past: self.to.profile.replay != Replay::NOTHING,
+            binds_text,
         };
         let open = open_turn(&self.request.messages);
         let replays_from = replays_from(self.attempt.backend.replay, &self.request.messages);
@@ -310,6 +315,40 @@ impl<'a> Draft<'a> {
         }
         let question = question(&self.request.messages[answered..]);
         PreparedHistory { adapted, session: answer.session, target, open, replays_from, question }
+    }
+
+    /// Refuses a request of which nothing can be sent. The provider's error would be about a request
+    /// that the caller never saw.
+    fn check_content(&self) -> Result<(), Fault> {
+        let dialect = self.to.dialect.name();
+        let is_foreign =
+            |block: &&Block| matches!(block, Block::Opaque { dialect: of, .. } if of != dialect);
+        let blocks = || self.request.messages.iter().flat_map(|message| &message.content);
+        let asks_nothing = self.accepted.session.immediate_end().is_some();
+        if self.client.name() == dialect
+            || asks_nothing
+            || !self.request.system.is_empty()
+            || blocks().any(|block| !is_foreign(&block))
+        {
+            return Ok(());
+        }
+        let backend = &self.attempt.backend.name;
+        let kinds: BTreeSet<&str> = blocks()
+            .filter_map(|block| match block {
+                Block::Opaque { value, .. } => value.get("type").and_then(Value::as_str),
+                _ => None,
+            })
+            .collect();
+        let kinds: Vec<String> = kinds.into_iter().map(|kind| format!("`{kind}`")).collect();
+        let what = match kinds.as_slice() {
+            [] => format!("nothing in it can be sent to backend `{backend}`; add a message"),
+            kinds => format!(
+                "backend `{backend}` cannot be sent {}, and there is nothing else; add a message",
+                kinds.join(", ")
+            ),
+        };
+        let member = self.client.defaults().member(&LossSubject::Message);
+        Err(Fault::at(member, what))
     }
 
     /// Renames tools whose names the provider would refuse, also in the restored history.

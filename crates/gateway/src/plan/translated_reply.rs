@@ -70,8 +70,8 @@ impl Plan for TranslatedPlan {
         (json!(requested), json!(self.thinking))
     }
 
-    fn asks_for_thinking(&self) -> bool {
-        self.thinking.is_wanted()
+    fn sets_thinking(&self) -> bool {
+        !self.thinking.is_unset()
     }
 
     fn refused(
@@ -235,13 +235,16 @@ impl Gateway {
     fn relay(&self, attempt: &Attempt<'_>, plan: TranslatedPlan) -> Relay {
         let origin = attempt.origin(&plan.decision);
         let native = attempt.request.incoming.dialect.name() == plan.decision.dialect.name();
+        let client = attempt.request.incoming.dialect.defaults();
         let signature_form = match native {
-            true => SignatureForm::Native,
+            true => SignatureForm::Native {
+                unsigned: client.wants_signed_thinking.then(|| self.envelopes.clone()),
+            },
             false => SignatureForm::Enveloped {
                 envelopes: self.envelopes.clone(),
-                first_call: attempt.request.incoming.dialect.defaults().wants_signed_calls,
+                first_call: client.wants_signed_calls,
                 thinking_holds_call: plan.decision.profile.signs_calls
-                    && !attempt.request.incoming.dialect.defaults().wants_signed_calls,
+                    && !client.wants_signed_calls,
             },
         };
         let sent = SentRequest {
@@ -284,8 +287,8 @@ impl Gateway {
     }
 
     /// An estimated token count, if the backend cannot count: about four bytes per token.
-    fn estimated_count_reply(&self, attempt: &Attempt<'_>, plan: &TranslatedPlan) -> Reply {
-        let tokens = (plan.body.len() / 4).max(1) as u64;
+    pub(crate) fn estimated_count_reply(&self, attempt: &Attempt<'_>, plan: &dyn Plan) -> Reply {
+        let tokens = (plan.body().len() / 4).max(1) as u64;
         attempt.record_plan(plan);
         let (setting, reason) = (LossSubject::CountTokens, LossReason::Estimated);
         let estimated = Loss::SettingAdapted { setting, reason };

@@ -23,7 +23,7 @@ use throughline_codec::dialects::passthrough::Passthrough;
 use throughline_codec::dialects::{ClientDialect, ReplyReader};
 
 use crate::history::missing_call_ids;
-use crate::history::recall::{key_of, pass_block, signature_block};
+use crate::history::recall::{client_key, pass_block, signature_block};
 use crate::history::vault_lookup::vault_keys;
 use crate::relay::call_ids::CallIds;
 use crate::relay::custom_tools::CustomTools;
@@ -95,7 +95,10 @@ pub(crate) struct SentRequest {
 #[derive(Debug)]
 pub(crate) enum SignatureForm {
     /// The provider's own signatures: both sides use one dialect.
-    Native,
+    Native {
+        /// Seals envelopes for thinking that the provider did not sign, if clients drop it.
+        unsigned: Option<Envelopes>,
+    },
     /// Envelopes that hold the signatures.
     Enveloped {
         /// Seals the envelopes.
@@ -389,7 +392,12 @@ impl Relay {
         call: Option<SignedCall>,
     ) -> Option<String> {
         let envelopes = match (&self.signature_form, &kind) {
-            (SignatureForm::Native, _) => return None,
+            (SignatureForm::Native { unsigned: Some(envelopes) }, EnvelopeKind::Thinking)
+                if signature.is_none_or(str::is_empty) =>
+            {
+                envelopes
+            }
+            (SignatureForm::Native { .. }, _) => return None,
             (SignatureForm::Passed(dialect), EnvelopeKind::Redacted { data }) => {
                 return Some(dialect.raw_signature(data).into_owned());
             }
@@ -410,7 +418,8 @@ impl Relay {
 
     /// Remembers thinking in the form in which the client will send it back.
     fn remember(&self, block: &Block, made: Option<Prefix>, cut: bool) {
-        let Some(key) = key_of(block).filter(|_| self.in_conversation) else {
+        let binds_text = self.sent.client.defaults().signature_binds_text;
+        let Some(key) = client_key(block, binds_text).filter(|_| self.in_conversation) else {
             return;
         };
         let text = match block {

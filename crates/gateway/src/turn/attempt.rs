@@ -2,8 +2,11 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
+use http::{Response, StatusCode};
 use serde_json::Value;
 use throughline_canonical::{Fault, Origin};
+use throughline_codec::dialects::Operation;
 use throughline_codec::dialects::profile::Profile;
 use throughline_codec::dialects::segments::has_dot_segments;
 
@@ -22,6 +25,7 @@ use crate::turn::ledger::{Ledger, ReplyProgress};
 use crate::turn::log::{PassedOver, SharedTurn, Turn};
 use crate::turn::request::ParsedRequest;
 use crate::upstream::SendError;
+use crate::upstream::send::error_text;
 
 /// One backend tried in one turn.
 #[derive(Clone, Copy)]
@@ -161,6 +165,19 @@ impl Attempt<'_> {
             ends: (self.request.incoming.began + timeouts.total).into(),
             shutdown: gateway.shutdown.watch(),
         }
+    }
+
+    /// Whether an error says that the backend has no counter for tokens. An unknown model is another
+    /// matter.
+    pub(crate) fn lacks_counter(&self, plan: &dyn Plan, error: &Response<Bytes>) -> bool {
+        let unknown_path = matches!(
+            error.status(),
+            StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED | StatusCode::NOT_IMPLEMENTED
+        );
+        let model = plan.decision().model.as_bytes();
+        self.request.operation == Operation::CountTokens
+            && unknown_path
+            && (model.is_empty() || memchr::memmem::find(&error_text(error), model).is_none())
     }
 
     /// Records the backend's failure, after which the next one is tried.

@@ -179,6 +179,9 @@ impl Gateway {
                 attempt.pass_over(Failure::Status(error.status()));
                 Ok(None)
             }
+            Ok(UpstreamAnswer::Error(error)) if attempt.lacks_counter(&*plan, &error) => {
+                Ok(Some(self.estimated_count_reply(attempt, &*plan).into()))
+            }
             Ok(UpstreamAnswer::Error(error)) => Ok(Some(plan.error_reply(self, attempt, error))),
             Err(error) => attempt.handle_no_reply(&error).map(|()| None),
         }

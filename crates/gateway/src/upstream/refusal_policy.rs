@@ -9,8 +9,8 @@ use throughline_codec::dialects::RefusalKind;
 pub enum RetryPlan {
     /// The first try: nothing is changed.
     First,
-    /// The thinking setting is left out. The messages stay the same.
-    NoThinkingSetting,
+    /// The settings are adapted to what the refusal says. The messages stay the same.
+    AdaptSettings,
     /// Blocks with an unknown maker are dropped.
     DropTried,
     /// All thinking before the last user turn is dropped, and blocks with an unknown maker.

@@ -1,10 +1,10 @@
-//! Sends a plan, and sends it once more if the backend refused the thinking in it. This is the only
-//! code that learns from a refusal.
+//! Sends a plan, and sends it once more if the backend refused the thinking in it, or the thinking
+//! setting. This is the only code that learns from a refusal.
 
 use bytes::Bytes;
 use http::Response;
 use throughline_canonical::{BlockKey, Fault};
-use throughline_codec::dialects::{ModelCard, RefusalKind};
+use throughline_codec::dialects::RefusalKind;
 
 use crate::gateway::Gateway;
 use crate::plan::{LaneChoice, Plan};
@@ -14,52 +14,68 @@ use crate::upstream::SendError;
 use crate::upstream::refusal_policy::{RejectedBlocks, RetryPlan};
 use crate::upstream::send::{UpstreamAnswer, error_text};
 
+/// How often the settings of one request are adapted to what its model refuses.
+const MAX_ADAPTED: usize = 3;
+
 /// The backend's answer, and the plan it answers.
 pub(crate) type AnsweredPlan = (Result<UpstreamAnswer, SendError>, Box<dyn Plan>);
 
 impl Gateway {
-    /// Sends a plan. If the backend refused the thinking in it, sends a changed plan once.
+    /// Sends a plan. If the backend refused the thinking in it, sends a changed plan once. If it
+    /// refused the thinking setting, sends one that is adapted to what the refusal says. That may
+    /// show another limit of the model, but only a few.
     pub(crate) async fn send_and_recover(
         &self,
         attempt: &Attempt<'_>,
         lane: &LaneChoice<'_>,
         first: Box<dyn Plan>,
     ) -> Result<AnsweredPlan, Fault> {
-        let outbound = first.outbound(attempt);
-        attempt.record_plan(&*first);
-        let answer = self.send_with_retries(attempt.backend, &outbound).await;
-        let Ok(UpstreamAnswer::Error(error)) = &answer else {
-            return Ok((answer, first));
-        };
-        let Some(retry) = self.learn_from_refusal(attempt, &*first, error) else {
-            return Ok((answer, first));
-        };
-        let mut second = self.plan(attempt, lane, retry).await?;
-        let changed = second.outbound(attempt);
-        if changed == outbound {
-            return Ok((answer, first));
-        }
-        second.decision_mut().session = first.decision().session;
-        let backend = &attempt.backend.name;
-        tracing::info!(backend, ?retry, "retrying without the refused thinking");
-        self.metrics.retried.increment();
-        attempt.record_plan(&*second);
-        let answer = self.send_with_retries(attempt.backend, &changed).await;
-        match &answer {
+        let mut plan = first;
+        let mut outbound = plan.outbound(attempt);
+        attempt.record_plan(&*plan);
+        let mut answer = self.send_with_retries(attempt.backend, &outbound).await;
+        let (mut adapted, mut dropping) = (0, RetryPlan::First);
+        while let Ok(UpstreamAnswer::Error(error)) = &answer {
+            // Even if the client gets this error, learn from it, so that the next request succeeds.
+            let retry = match self.learn_from_refusal(attempt, &*plan, error) {
+                Some(RetryPlan::AdaptSettings) if adapted < MAX_ADAPTED => {
+                    adapted += 1;
+                    match dropping {
+                        RetryPlan::First => RetryPlan::AdaptSettings,
+                        earlier => earlier,
+                    }
+                }
+                Some(retry)
+                    if retry != RetryPlan::AdaptSettings && dropping == RetryPlan::First =>
+                {
+                    dropping = retry;
+                    retry
+                }
+                _ => break,
+            };
+            let mut next = self.plan(attempt, lane, retry).await?;
+            let changed = next.outbound(attempt);
+            if changed == outbound {
+                break;
+            }
+            next.decision_mut().session = plan.decision().session;
+            let backend = &attempt.backend.name;
+            tracing::info!(backend, ?retry, "retrying without what was refused");
+            self.metrics.retried.increment();
+            attempt.record_plan(&*next);
+            answer = self.send_with_retries(attempt.backend, &changed).await;
             // The backend accepted the rest, so it cannot read the dropped blocks.
-            Ok(UpstreamAnswer::Ok(_)) if retry == RetryPlan::DropEarlierThinking => {
-                let sent = second.sent_keys(RejectedBlocks::All);
-                let mut dropped = first.sent_keys(RejectedBlocks::All);
+            if retry == RetryPlan::DropEarlierThinking
+                && matches!(answer, Ok(UpstreamAnswer::Ok(_)))
+            {
+                let sent = next.sent_keys(RejectedBlocks::All);
+                let mut dropped = plan.sent_keys(RejectedBlocks::All);
                 dropped.retain(|key| !sent.contains(key));
-                self.learn_rejected(attempt, &*first, &dropped);
+                self.learn_rejected(attempt, &*plan, &dropped);
             }
-            // The client gets this error. Learn from it, so that the next request succeeds.
-            Ok(UpstreamAnswer::Error(error)) => {
-                self.learn_from_refusal(attempt, &*second, error);
-            }
-            _ => {}
+            (plan, outbound) = (next, changed);
         }
-        Ok((answer, second))
+        Ok((answer, plan))
     }
 
     /// Learns from a refusal and decides how to retry. `None` if the error has another cause, or if
@@ -72,11 +88,11 @@ impl Gateway {
     ) -> Option<RetryPlan> {
         let (status, text) = (error.status().as_u16(), error_text(error));
         let decision = plan.decision();
-        if plan.asks_for_thinking() && decision.dialect.cannot_think(status, &text) {
-            let name = decision.model.clone();
-            let card = ModelCard { name, thinks: Some(false), ..ModelCard::default() };
-            attempt.settings.catalog.learn_at(&attempt.backend.name, &card);
-            return Some(RetryPlan::NoThinkingSetting);
+        if plan.sets_thinking()
+            && let Some(refused) = decision.dialect.refused_setting(status, &text)
+        {
+            self.learn_refused_setting(attempt, &decision.model, &refused);
+            return Some(RetryPlan::AdaptSettings);
         }
         let refusal = decision.dialect.refusal(status, &text)?;
         let (refused, named) = plan.refused(attempt, &refusal)?;

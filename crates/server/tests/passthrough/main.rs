@@ -9,6 +9,7 @@ mod cuts;
 mod envelopes;
 mod keep_alive;
 mod lanes;
+mod lost_summaries;
 mod model_names;
 mod refusals;
 mod required_members;

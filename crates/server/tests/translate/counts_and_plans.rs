@@ -315,3 +315,45 @@ async fn report_path_of_a_restored_block_names_its_message() {
     assert_eq!(block_fates(&plan), ["restored"], "{plan}");
     assert_eq!(plan["blocks"][0]["path"], "messages.1", "{plan}");
 }
+
+/// Many servers of a dialect have no path for counts. An unknown model is another error.
+#[tokio::test]
+async fn server_without_a_counter_gives_an_estimate_in_every_dialect() {
+    let hello = json!([{"role": "user", "content": "Hello, how many words are this?"}]);
+    let parts = json!([{"role": "user", "parts": [{"text": "Hello, how many words are this?"}]}]);
+    let requests = [
+        ("/v1/messages/count_tokens", json!({"model": "m-1", "messages": hello}), "input_tokens"),
+        ("/v1/responses/input_tokens", json!({"model": "m-1", "input": hello}), "input_tokens"),
+        ("/v1beta/models/m-1:countTokens", json!({"contents": parts}), "totalTokens"),
+    ];
+    for dialect in ["anthropic", "openai_responses", "gemini"] {
+        let provider = RawUpstream::start().await;
+        let config = format!(
+            "[[backend]]\nname = \"a\"\ndialect = \"{dialect}\"\nbase_url = \"{}\"\n",
+            provider.url
+        );
+        let gateway = Gateway::start(BINARY, &config).await;
+        for (path, body, member) in &requests {
+            for (error, status) in [
+                ("{\"error\":{\"code\":404,\"message\":\"File Not Found\"}}", 200),
+                ("{\"error\":{\"code\":404,\"message\":\"model: m-1\"}}", 404),
+            ] {
+                let refusal = format!(
+                    "HTTP/1.1 404 Not Found\r\ncontent-type: application/json\r\n\
+                     connection: close\r\ncontent-length: {}\r\n\r\n{error}",
+                    error.len()
+                );
+                let (answer, ()) = tokio::join!(gateway.client.post(path, &[], body), async {
+                    provider.next().await.answer(refusal.as_bytes()).await;
+                });
+                let case = format!("{path} over {dialect}: {}", answer.text());
+                assert_eq!(answer.status, status, "{case}");
+                if status == 200 {
+                    assert!(answer.json()[member].as_u64() > Some(3), "{case}");
+                    let loss = answer.header("x-throughline-loss");
+                    assert!(loss.contains("count_tokens;reason=estimated"), "{case}: {loss}");
+                }
+            }
+        }
+    }
+}

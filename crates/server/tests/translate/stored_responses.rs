@@ -142,7 +142,9 @@ async fn unknown_and_foreign_responses_are_not_found() {
     let stolen = json!({"previous_response_id": id});
     let answer = client.post(PATH, &eve, &response_request("x", stolen)).await;
     assert_eq!(answer.status, 400);
-    let item = json!({"input": [{"type": "item_reference", "id": kept["output"][0]["id"]}]});
+    let answered = list(&kept["output"]).find(|item| item["type"] == "message");
+    let answered = &answered.expect("a message")["id"];
+    let item = json!({"input": [{"type": "item_reference", "id": answered}]});
     assert_eq!(client.post(PATH, &eve, &response_request("x", item.clone())).await.status, 400);
     client.post(PATH, &KEY, &response_request("x", item)).await.expect_ok();
 

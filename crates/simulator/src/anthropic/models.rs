@@ -54,7 +54,8 @@ pub(crate) struct Model {
     pub(crate) preserved: bool,
     /// Other families whose preserved thinking it accepts.
     reads: &'static [&'static str],
-    efforts: &'static [&'static str],
+    /// The supported efforts; empty if there is no such setting.
+    pub(crate) efforts: &'static [&'static str],
     listed: &'static [&'static str],
 }
 
@@ -143,6 +144,7 @@ static MODELS: &[Model] = &[
     Model {
         family: "claude-4-6",
         names: &["opus-4-6", "sonnet-4-6"],
+        efforts: &["low", "medium", "high", "max"],
         enabled: true,
         thinks_by_default: false,
         sampling: Sampling::WithoutThinking,
@@ -168,7 +170,9 @@ static MODELS: &[Model] = &[
 ];
 
 /// Models of other vendors support every mode and think when asked.
-static OTHER: Model = Model {
+static OTHER: Model = OTHER_RULES;
+
+const OTHER_RULES: Model = Model {
     family: "other",
     enabled: true,
     between_tools: true,
@@ -179,14 +183,41 @@ static OTHER: Model = Model {
     ..CURRENT
 };
 
+/// Models that no table of a gateway knows, and that support less than others.
+static UNKNOWN: &[Model] = &[
+    Model {
+        family: "always-adaptive",
+        names: &["always-adaptive"],
+        enabled: false,
+        disabled: Refused,
+        between_tools: false,
+        efforts: &["low", "medium", "high"],
+        ..OTHER_RULES
+    },
+    Model {
+        family: "always-budget",
+        names: &["always-budget"],
+        adaptive: false,
+        disabled: Refused,
+        between_tools: false,
+        efforts: &[],
+        ..OTHER_RULES
+    },
+    Model {
+        family: "between-tools",
+        names: &["between-tools"],
+        enabled: false,
+        disabled: Refused,
+        ..OTHER_RULES
+    },
+];
+
 impl Model {
     /// The rules for a model name, known or not.
     pub(crate) fn named(name: &str) -> &'static Self {
         let name = name.to_lowercase().replace('.', "-");
-        MODELS
-            .iter()
-            .find(|model| model.names.iter().any(|part| holds(&name, part)))
-            .unwrap_or(&OTHER)
+        let mut rows = MODELS.iter().chain(UNKNOWN);
+        rows.find(|model| model.names.iter().any(|part| holds(&name, part))).unwrap_or(&OTHER)
     }
 
     /// Whether this model accepts thinking of that family.
@@ -278,6 +309,7 @@ mod tests {
             ("claude-3-5-sonnet-20241022", "claude-4-5"),
             ("claude-opus-4-8", "opus-4-7"),
             ("glm-5", "other"),
+            ("always-adaptive", "always-adaptive"),
             ("", "other"),
         ] {
             assert_eq!(Model::named(name).family, family, "{name}");

@@ -79,6 +79,7 @@ pub(crate) fn check(
     model: &Model,
 ) -> Result<(), Refusal> {
     check_type(request, model)?;
+    check_effort(request, model)?;
     check_budget(request)?;
     check_forced_tool(request, plan, model)
 }
@@ -119,6 +120,24 @@ fn check_type(request: &ParsedRequest, model: &Model) -> Result<(), Refusal> {
     Err(Refusal::invalid(format!(
         "\"thinking.type.{kind}\" is not supported for this model. {hint}"
     )))
+}
+
+fn check_effort(request: &ParsedRequest, model: &Model) -> Result<(), Refusal> {
+    let Some(effort) = request.effort.as_deref() else {
+        return Ok(());
+    };
+    if model.efforts.is_empty() {
+        return Err(Refusal::invalid("This model does not support the effort parameter."));
+    }
+    if !model.efforts.contains(&effort) {
+        let mut levels = model.efforts.to_vec();
+        levels.sort_unstable();
+        return Err(Refusal::invalid(format!(
+            "This model does not support effort level '{effort}'. Supported levels: {}.",
+            levels.join(", ")
+        )));
+    }
+    Ok(())
 }
 
 fn check_budget(request: &ParsedRequest) -> Result<(), Refusal> {

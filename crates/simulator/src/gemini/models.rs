@@ -62,12 +62,22 @@ const OTHER: Model = Model {
     ids: true,
 };
 
+/// Models that no table of a gateway knows, and that accept less than others.
+const UNKNOWN: [(&str, Control); 3] = [
+    ("only-levels", Control::Levels { minimal: true, budgets: false }),
+    ("only-budgets", Control::Budgets { least: 2048, most: 8192, off: false }),
+    ("never-thinks", Control::Never),
+];
+
 impl Model {
     /// The rules for a model name, known or not.
     pub(crate) fn named(name: &str) -> Self {
         let name = name.to_lowercase();
         let Some((_, rest)) = name.split_once("gemini") else {
-            return OTHER;
+            let mut unknown = UNKNOWN.iter().filter(|(part, _)| name.contains(part));
+            return unknown
+                .next()
+                .map_or(OTHER, |(_, control)| Self { control: *control, ..OTHER });
         };
         let rest = rest.trim_start_matches('-');
         let has = |word: &str| rest.split('-').any(|part| part == word);

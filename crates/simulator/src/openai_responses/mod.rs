@@ -15,6 +15,7 @@ mod shape;
 mod store;
 mod tools;
 mod verify;
+mod vllm;
 
 use std::sync::Arc;
 
@@ -157,15 +158,22 @@ async fn answer(
     let json = read(body)?;
     exchange.apply_scenario(|| scenario_input(&json, responses)).await?;
     let is_llama_cpp = llama_cpp::is_wanted(&exchange, headers)?;
-    if is_llama_cpp {
+    let is_vllm = vllm::is_wanted(&exchange, headers)?;
+    if is_llama_cpp || is_vllm {
         exchange.set_style(SignatureStyle::Empty);
     }
     let request = validate(&exchange, responses, headers, json, Endpoint::Responses)?;
     if is_llama_cpp {
         llama_cpp::check(&request)?;
     }
+    if is_vllm {
+        vllm::check(&request)?;
+    }
     exchange.deliver(|exchange| {
-        let reply = compose::compose(exchange, &request, Model::named(&request.model));
+        let mut reply = compose::compose(exchange, &request, Model::named(&request.model));
+        if is_vllm {
+            vllm::leave_plain(&mut reply);
+        }
         if is_llama_cpp {
             return match request.stream {
                 true => Content::Events(llama_cpp::events(&reply)),

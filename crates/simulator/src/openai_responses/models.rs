@@ -71,6 +71,9 @@ static ROWS: &[Row] = &[
     row("gpt-4", "", "gpt-4", &[], "none"),
     row("gpt-3", "", "gpt-4", &[], "none"),
     row("chatgpt-", "", "gpt-4", &[], "none"),
+    // Models that no table of a gateway knows.
+    row("few-efforts", "", "open", &["low", "medium", "high"], "medium"),
+    row("never-thinks", "", "open", &[], "none"),
     row("", "", "open", EFFORTS, "medium"),
 ];
 

@@ -160,7 +160,11 @@ async fn model_decides_which_thinking_modes_are_valid() {
         ("kimi-k3", [true, true, true, true, true]),
     ];
     for (model, allowed) in table {
-        let max = set(plain(model), "output_config", json!({"effort": "max"}));
+        let max = match model {
+            // It has no efforts.
+            "claude-haiku-4-5" => plain(model),
+            _ => set(plain(model), "output_config", json!({"effort": "max"})),
+        };
         let bodies = [
             ("adaptive", set(plain(model), "thinking", adaptive.clone())),
             ("enabled", set(plain(model), "thinking", enabled.clone())),
@@ -414,4 +418,38 @@ async fn anthropic_accepts_any_json_object_without_strict() {
     }
     let answer = server.send("POST", "/v1/messages", &[], b"{").await;
     answer.assert_refused(400, "invalid_request_error", "not valid JSON");
+}
+
+#[tokio::test]
+async fn effort_that_a_model_lacks_is_rejected() {
+    let server = Server::strict().await;
+    let with =
+        |model: &str, effort: &str| set(plain(model), "output_config", json!({"effort": effort}));
+    server.accept(&with("claude-opus-4-6", "max")).await;
+    let levels = "This model does not support effort level 'xhigh'. Supported levels: high, low, max, medium.";
+    server.refuse(&with("claude-opus-4-6", "xhigh"), levels).await;
+    let none = "This model does not support the effort parameter.";
+    server.refuse(&with(SONNET, "low"), none).await;
+}
+
+#[tokio::test]
+async fn model_that_no_table_knows_rejects_its_thinking_settings() {
+    let server = Server::strict().await;
+    let with = |model: &str, thinking: Value| set(plain(model), "thinking", thinking);
+    let (adaptive, budget) =
+        (json!({"type": "adaptive"}), json!({"type": "enabled", "budget_tokens": 1024}));
+    let off = json!({"type": "disabled"});
+    server.accept(&with("always-adaptive", adaptive.clone())).await;
+    server.accept(&with("always-budget", budget.clone())).await;
+    server.accept(&with("between-tools", json!({"type": "between_tools"}))).await;
+    for (model, setting, kind) in [
+        ("always-adaptive", &budget, "enabled"),
+        ("always-adaptive", &off, "disabled"),
+        ("always-budget", &adaptive, "adaptive"),
+        ("always-budget", &off, "disabled"),
+        ("between-tools", &off, "disabled"),
+    ] {
+        let words = format!("\"thinking.type.{kind}\" is not supported for this model.");
+        server.refuse(&with(model, setting.clone()), &words).await;
+    }
 }

@@ -4,7 +4,10 @@ use serde_json::{Value, json};
 use throughline_simulator::Options;
 
 use super::common::Server;
-use super::{accept, places, play, post, refuse, refuse_as, say, shape, stateless};
+use super::{
+    PATH, accept, accept_with, append, lookup, places, play, post, refuse, refuse_as, say, shape,
+    stateless,
+};
 
 const UNREADABLE: &str =
     "could not be verified. Reason: Encrypted content could not be decrypted or parsed.";
@@ -250,4 +253,37 @@ async fn empty_style_skips_verification() {
     let lax = Server::start(Options { strict: false, ..Options::default() }).await;
     accept(&lax, &body).await;
     accept(&lax, &json!({"input": [7, {"type": "item_reference", "id": "x"}], "other": 1})).await;
+}
+
+/// vLLM has no encrypted reasoning, and reads its own reasoning back from the content.
+#[tokio::test]
+async fn vllm_sends_raw_reasoning_and_wants_it_back_whole() {
+    let server = Server::strict().await;
+    let variant = [("x-simulator-variant", "vllm")];
+    let mut body = json!({"model": "gpt-oss-120b", "input": [{"role": "user", "content": "use a tool"}],
+        "tools": [lookup()]});
+    let response = accept_with(&server, &body, &variant).await;
+    let item = &response["output"][0];
+    assert_eq!(item["type"], "reasoning");
+    assert!(
+        item["content"][0]["text"].is_string() && item["encrypted_content"].is_null(),
+        "{item}"
+    );
+    assert_eq!(append(&mut body, &response), 1);
+    accept_with(&server, &body, &variant).await;
+    for (member, value, words) in [
+        ("id", Value::Null, "Missing required parameter"),
+        ("encrypted_content", json!(""), "Encrypted content is not supported."),
+        ("content", json!([]), "Reasoning content must be one part"),
+    ] {
+        let mut changed = body.clone();
+        let item = changed["input"][1].as_object_mut().unwrap();
+        match value {
+            Value::Null => item.remove(member),
+            value => item.insert(member.to_owned(), value),
+        };
+        let answer = post(&server, PATH, &changed, &variant).await;
+        assert_eq!(answer.status, 400, "{member}");
+        assert!(answer.text().contains(words), "{}", answer.text());
+    }
 }

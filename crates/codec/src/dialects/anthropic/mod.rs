@@ -26,8 +26,8 @@ use crate::dialects::shared::losses::lost_part;
 use crate::dialects::shared::members::{keep_only, read_count};
 use crate::dialects::shared::names;
 use crate::dialects::{
-    Accepted, ClientDialect, ModelCard, Models, Operation, Outgoing, Refusal, ReplyIdentity,
-    ReplyReader, ReplyWriter, RequestParts, Session, Target, UpstreamDialect,
+    Accepted, ClientDialect, ModelCard, Models, Operation, Outgoing, Refusal, RefusedSetting,
+    ReplyIdentity, ReplyReader, ReplyWriter, RequestParts, Session, Target, UpstreamDialect,
 };
 use crate::framing::{MAX_EVENT_BYTES, MAX_REPLY_BYTES};
 
@@ -78,6 +78,7 @@ static DEFAULTS: ClientDefaults = ClientDefaults {
     members: &[
         (LossSubject::Output, "output_config.format"),
         (LossSubject::Stop, "stop_sequences"),
+        (LossSubject::Message, "messages"),
     ],
     ..ClientDefaults::PLAIN
 };
@@ -158,6 +159,10 @@ impl UpstreamDialect for Anthropic {
 
     fn refusal(&self, status: u16, body: &[u8]) -> Option<Refusal> {
         refusal::classify(status, body)
+    }
+
+    fn refused_setting(&self, status: u16, body: &[u8]) -> Option<RefusedSetting> {
+        refusal::classify_setting(status, body)
     }
 
     fn list_query(&self) -> Option<&'static str> {

@@ -18,10 +18,10 @@ use crate::dialects::profile::{Profile, Server};
 use crate::dialects::shared::losses::lost_part;
 use crate::dialects::shared::members::read_count;
 use crate::dialects::shared::names::GEMINI;
-use crate::dialects::shared::refusal;
+use crate::dialects::shared::{refusal, refused_setting};
 use crate::dialects::{
-    Accepted, ClientDialect, ModelCard, Models, Operation, Outgoing, Refusal, ReplyIdentity,
-    ReplyReader, ReplyWriter, RequestParts, Session, Target, UpstreamDialect,
+    Accepted, ClientDialect, ModelCard, Models, Operation, Outgoing, Refusal, RefusedSetting,
+    ReplyIdentity, ReplyReader, ReplyWriter, RequestParts, Session, Target, UpstreamDialect,
 };
 use crate::json::{Kind, escape, validate};
 use address::Method;
@@ -164,6 +164,11 @@ impl UpstreamDialect for Gemini {
     fn refusal(&self, status: u16, body: &[u8]) -> Option<Refusal> {
         let message = errors::read(status, body).message;
         refusal::in_gemini_text(&message).filter(|_| status == 400).map(Refusal::from)
+    }
+
+    fn refused_setting(&self, status: u16, body: &[u8]) -> Option<RefusedSetting> {
+        let message = errors::read(status, body).message;
+        refused_setting::in_gemini_text(&message).filter(|_| status == 400)
     }
 
     fn list_query(&self) -> Option<&'static str> {

@@ -16,10 +16,10 @@ use throughline_canonical::{
 use crate::dialects::client_defaults::ClientDefaults;
 use crate::dialects::profile::Profile;
 use crate::dialects::shared::losses::lost_part;
-use crate::dialects::shared::openai_errors;
+use crate::dialects::shared::{openai_errors, refused_setting};
 use crate::dialects::{
-    Accepted, ClientDialect, ModelCard, Models, Operation, Outgoing, ReplyIdentity, ReplyReader,
-    ReplyWriter, RequestParts, Session, Target, UpstreamDialect,
+    Accepted, ClientDialect, ModelCard, Models, Operation, Outgoing, RefusedSetting, ReplyIdentity,
+    ReplyReader, ReplyWriter, RequestParts, Session, Target, UpstreamDialect,
 };
 
 mod client_reply;
@@ -177,8 +177,9 @@ impl UpstreamDialect for Ollama {
         openai_errors::read(status, body)
     }
 
-    fn cannot_think(&self, status: u16, body: &[u8]) -> bool {
-        status == 400 && openai_errors::says_cannot_think(&self.read_fault(status, body).message)
+    fn refused_setting(&self, status: u16, body: &[u8]) -> Option<RefusedSetting> {
+        let message = self.read_fault(status, body).message;
+        refused_setting::in_ollama_text(&message).filter(|_| status == 400)
     }
 
     fn read_models(&self, answer: &Value) -> Vec<ModelCard> {

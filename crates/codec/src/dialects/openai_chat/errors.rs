@@ -3,9 +3,9 @@
 use serde_json::{Value, json};
 use throughline_canonical::{Fault, FaultKind};
 
-use crate::dialects::RefusalKind;
 use crate::dialects::shared::openai_errors;
-use crate::dialects::shared::refusal;
+use crate::dialects::shared::{refusal, refused_setting};
+use crate::dialects::{RefusalKind, RefusedSetting};
 
 /// The status and the body of an error.
 pub(super) fn write(fault: &Fault) -> (u16, Vec<u8>) {
@@ -50,6 +50,18 @@ pub(super) fn refused_thinking(status: u16, body: &[u8]) -> Option<RefusalKind> 
         Some(RefusalKind::Bound) => Some(RefusalKind::Signature),
         kind => kind,
     }
+}
+
+/// Recognises an error about the thinking setting, of any provider behind the server.
+pub(super) fn refused_setting(status: u16, body: &[u8]) -> Option<RefusedSetting> {
+    if !matches!(status, 400 | 422) {
+        return None;
+    }
+    let message = openai_errors::read(status, body).message;
+    refused_setting::in_openai_text(&openai_errors::parameter(body), &message)
+        .or_else(|| refused_setting::in_ollama_text(&message))
+        .or_else(|| refused_setting::in_anthropic_text(&message))
+        .or_else(|| refused_setting::in_gemini_text(&message))
 }
 
 #[cfg(test)]

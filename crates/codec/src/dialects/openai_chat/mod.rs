@@ -19,8 +19,8 @@ use crate::dialects::profile::Profile;
 use crate::dialects::shared::losses::lost_part;
 use crate::dialects::shared::{names, openai_errors, openai_models};
 use crate::dialects::{
-    Accepted, ClientDialect, ModelCard, Operation, Outgoing, Refusal, ReplyIdentity, ReplyReader,
-    ReplyWriter, RequestParts, Session, Target, UpstreamDialect,
+    Accepted, ClientDialect, ModelCard, Operation, Outgoing, Refusal, RefusedSetting,
+    ReplyIdentity, ReplyReader, ReplyWriter, RequestParts, Session, Target, UpstreamDialect,
 };
 
 mod annotations;
@@ -56,7 +56,7 @@ static DEFAULTS: ClientDefaults = ClientDefaults {
     name: NAME,
     paths: &[(PATH, Operation::Generate)],
     custom_tools: Some(&custom_tools::CALLS),
-    members: &[(LossSubject::Output, "response_format")],
+    members: &[(LossSubject::Output, "response_format"), (LossSubject::Message, "messages")],
     ..ClientDefaults::PLAIN
 };
 
@@ -140,9 +140,8 @@ impl UpstreamDialect for OpenAiChat {
         errors::refused_thinking(status, body).map(Refusal::from)
     }
 
-    fn cannot_think(&self, status: u16, body: &[u8]) -> bool {
-        status == 400
-            && openai_errors::says_cannot_think(&openai_errors::read(status, body).message)
+    fn refused_setting(&self, status: u16, body: &[u8]) -> Option<RefusedSetting> {
+        errors::refused_setting(status, body)
     }
 
     fn read_models(&self, answer: &Value) -> Vec<ModelCard> {

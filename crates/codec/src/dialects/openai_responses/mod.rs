@@ -30,10 +30,10 @@ use super::passthrough::{Passthrough, ReplyRepair};
 use crate::dialects::client_defaults::ClientDefaults;
 use crate::dialects::profile::Profile;
 use crate::dialects::shared::members::{keep_only, read_count};
-use crate::dialects::shared::{names, openai_models};
+use crate::dialects::shared::{names, openai_errors, openai_models, refused_setting};
 use crate::dialects::{
-    Accepted, ClientDialect, ModelCard, Operation, Outgoing, Refusal, ReplyIdentity, ReplyReader,
-    ReplyWriter, RequestParts, Session, Target, UpstreamDialect,
+    Accepted, ClientDialect, ModelCard, Operation, Outgoing, Refusal, RefusedSetting,
+    ReplyIdentity, ReplyReader, ReplyWriter, RequestParts, Session, Target, UpstreamDialect,
 };
 
 /// The dialect's name.
@@ -66,10 +66,17 @@ pub struct OpenAiResponses;
 
 static DEFAULTS: ClientDefaults = ClientDefaults {
     name: NAME,
+    // It belongs to the item; its summary is for people.
+    signature_binds_text: false,
+    wants_signed_thinking: true,
     paths: &[(PATH, Operation::Generate), (PATH_COUNT, Operation::CountTokens)],
     custom_tools: Some(&custom_tools::CALLS),
     repairs_replies: true,
-    members: &[(LossSubject::Logprobs, "top_logprobs"), (LossSubject::Output, "text.format")],
+    members: &[
+        (LossSubject::Logprobs, "top_logprobs"),
+        (LossSubject::Output, "text.format"),
+        (LossSubject::Message, "input"),
+    ],
     ..ClientDefaults::PLAIN
 };
 
@@ -153,6 +160,13 @@ impl UpstreamDialect for OpenAiResponses {
 
     fn refusal(&self, status: u16, body: &[u8]) -> Option<Refusal> {
         errors::refused_reasoning(status, body).map(Refusal::from)
+    }
+
+    fn refused_setting(&self, status: u16, body: &[u8]) -> Option<RefusedSetting> {
+        let message = errors::read(status, body).message;
+        refused_setting::in_openai_text(&openai_errors::parameter(body), &message)
+            .or_else(|| refused_setting::in_ollama_text(&message))
+            .filter(|_| status == 400)
     }
 
     fn read_models(&self, answer: &Value) -> Vec<ModelCard> {

@@ -26,6 +26,7 @@ pub(crate) mod openai_errors;
 pub(crate) mod openai_models;
 pub(crate) mod openai_tools;
 pub(crate) mod refusal;
+pub(crate) mod refused_setting;
 pub(crate) mod reply_end;
 pub(crate) mod reply_framing;
 pub(crate) mod sampling;

@@ -110,7 +110,9 @@ fn kind_of_word(word: &str) -> Option<FaultKind> {
     })
 }
 
-/// Whether a message of Ollama says that the model does not think. Ollama uses it in all its dialects.
-pub(crate) fn says_cannot_think(message: &str) -> bool {
-    message.contains("does not support thinking")
+/// The member that an error names.
+pub(crate) fn parameter(body: &[u8]) -> String {
+    let value: Value = serde_json::from_slice(body).unwrap_or_default();
+    let parameter = value.pointer("/error/param").and_then(Value::as_str);
+    parameter.unwrap_or_default().to_owned()
 }

@@ -158,6 +158,12 @@ impl OutlinedPlan {
         records.into_iter().map(|(_, record)| record).collect()
     }
 
+    /// Whether the plan changes the thinking setting of the client.
+    pub(crate) fn changes_thinking(&self) -> bool {
+        let effort = self.settings.iter().any(|(name, _)| *name == "output_config");
+        self.thinking != ThinkingEdit::Keep || self.effort.is_some() || effort
+    }
+
     /// Whether the client dropped blocks that may not go back.
     pub(crate) fn withholds(&self) -> bool {
         !self.withheld.is_empty()

@@ -3,8 +3,8 @@
 //! There is no error code for them, only the text. Some resellers change the status, so the status
 //! only shows that the request was rejected.
 
-use crate::dialects::Refusal;
-use crate::dialects::shared::refusal;
+use crate::dialects::shared::{refusal, refused_setting};
+use crate::dialects::{Refusal, RefusedSetting};
 use crate::json::{Kind, find_member, text};
 
 /// Classifies an error reply; `None` if it is not about thinking.
@@ -14,6 +14,16 @@ pub fn classify(status: u16, body: &[u8]) -> Option<Refusal> {
     }
     let message = error_message(body)?;
     Some(Refusal { kind: refusal::in_anthropic_text(&message)?, at: path(&message) })
+}
+
+/// Recognises an error about the thinking setting; `None` if it is about something else.
+pub fn classify_setting(status: u16, body: &[u8]) -> Option<RefusedSetting> {
+    if status != 400 && status != 422 {
+        return None;
+    }
+    let message = error_message(body)?;
+    refused_setting::in_anthropic_text(&message)
+        .or_else(|| refused_setting::in_ollama_text(&message))
 }
 
 /// Parses the path in `messages.3.content.0: ...`.

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use throughline_canonical::{Block, BlockStart, Delta, EndReason, Event, Fault, FaultKind, Reply};
 
 use super::{Ollama, identity, lines, read_at, read_reply};
-use crate::dialects::{ClientDialect, ReplyWriter, UpstreamDialect};
+use crate::dialects::{ClientDialect, RefusedSetting, ReplyWriter, UpstreamDialect};
 
 fn call(arguments: &str) -> Vec<Event<'_>> {
     vec![
@@ -126,9 +126,9 @@ fn a_fault_is_the_last_line() {
 #[test]
 fn recognizes_a_model_that_cannot_think() {
     let body = br#"{"error":"\"llama3\" does not support thinking"}"#;
-    assert!(Ollama.cannot_think(400, body));
-    assert!(!Ollama.cannot_think(500, body));
-    assert!(!Ollama.cannot_think(400, br#"{"error":"model is required"}"#));
+    assert_eq!(Ollama.refused_setting(400, body), Some(RefusedSetting::Thinking));
+    assert_eq!(Ollama.refused_setting(500, body), None);
+    assert_eq!(Ollama.refused_setting(400, br#"{"error":"model is required"}"#), None);
 }
 
 #[test]

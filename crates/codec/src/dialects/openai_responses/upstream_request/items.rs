@@ -1,7 +1,9 @@
 //! Writes the conversation of a request for a provider: messages become items.
 
 use serde_json::{Value, json};
-use throughline_canonical::{Block, LossReason, LossSubject, MediaKind, Request, Role, Source};
+use throughline_canonical::{
+    Block, KeyHasher, LossReason, LossSubject, MediaKind, Request, Role, Source, ThinkingKind,
+};
 
 use super::super::{NAME, PHASE};
 use crate::dialects::shared::losses::Losses;
@@ -161,6 +163,7 @@ impl Items<'_> {
             }),
             None => json!({
                 "type": "reasoning",
+                "id": reasoning_id(text),
                 "summary": [],
                 "content": part("reasoning_text"),
             }),
@@ -190,6 +193,14 @@ impl Items<'_> {
         }
         parts.into()
     }
+}
+
+/// An id for unsigned reasoning. Servers that sign nothing want one, and have no use for it. The same
+/// text has the same id, so that a prompt stays the same.
+fn reasoning_id(text: &str) -> String {
+    let mut hasher = KeyHasher::new(ThinkingKind::Thinking);
+    hasher.push(text.as_bytes());
+    format!("rs_{}", hasher.finish("").short())
 }
 
 fn media(
