@@ -152,6 +152,9 @@ pub enum Block {
         /// The file name.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         name: Option<String>,
+        /// How closely the model looks at an image, in the words of OpenAI's dialects.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        detail: Option<String>,
     },
     /// A block that the vocabulary has no type for.
     Opaque {

@@ -32,6 +32,7 @@ mod frontend_endpoints;
 mod frontend_faults;
 mod full_disk;
 mod ids;
+mod image_details;
 mod keep_alive;
 mod learnt_settings;
 mod logs;

@@ -214,6 +214,7 @@ impl RequestReader {
                             true => optional_text(node, "title")?,
                             false => None,
                         },
+                        detail: None,
                     };
                     (block, if document { &["source", "title"] } else { &["source"] })
                 }

@@ -36,6 +36,9 @@ use crate::dialects::{
     ReplyIdentity, ReplyReader, ReplyWriter, RequestParts, Session, Target, UpstreamDialect,
 };
 
+/// The default of how closely a model looks at an image. The dialect requires a value.
+const AUTO_DETAIL: &str = "auto";
+
 /// The dialect's name.
 pub const NAME: &str = names::OPENAI_RESPONSES;
 

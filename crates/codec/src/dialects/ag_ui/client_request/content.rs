@@ -46,7 +46,7 @@ fn read_part(part: &Node<'_>) -> Result<Block, Fault> {
     };
     let source = part.need("source")?;
     source.object()?;
-    Ok(Block::Media { kind: media, source: read_source(&source)?, name: None })
+    Ok(Block::Media { kind: media, source: read_source(&source)?, name: None, detail: None })
 }
 
 fn read_source(source: &Node<'_>) -> Result<Source, Fault> {
@@ -84,7 +84,7 @@ fn read_binary(part: &Node<'_>) -> Result<Block, Fault> {
         }
         (None, None, None) => return Err(part.refuse("has none of `data`, `url` and `id`")),
     };
-    Ok(Block::Media { kind, source, name: string(part, "filename")? })
+    Ok(Block::Media { kind, source, name: string(part, "filename")?, detail: None })
 }
 
 /// Reads an address. A `data:` address becomes inline data.

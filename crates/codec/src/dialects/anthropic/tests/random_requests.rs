@@ -44,6 +44,7 @@ fn media() -> impl Strategy<Value = Block> {
         kind,
         source,
         name,
+        detail: None,
     })
 }
 
@@ -310,7 +311,7 @@ impl Carried {
                 }
             }
             Block::Thinking { .. } | Block::Redacted { .. } if role == Role::Assistant => block,
-            Block::Media { kind, source, name } if role == Role::User => {
+            Block::Media { kind, source, name, .. } if role == Role::User => {
                 media_carried(kind, source, name)?
             }
             Block::Opaque { ref dialect, .. } if dialect == "anthropic" => block,
@@ -363,7 +364,7 @@ fn media_carried(kind: MediaKind, source: Source, name: Option<String>) -> Optio
         Source::Url { url, .. } => Source::Url { url, media_type: None },
         Source::File { ref dialect, .. } => (dialect == "anthropic").then_some(source)?,
     };
-    Some(Block::Media { kind, source, name: name.filter(|_| document) })
+    Some(Block::Media { kind, source, name: name.filter(|_| document), detail: None })
 }
 
 /// Whether a loss of this kind explains that something is missing.

@@ -113,7 +113,8 @@ impl RequestWriter {
                 }
                 block.end();
             }
-            (Block::Media { kind, source, name }, Role::User) => {
+            (Block::Media { kind, source, name, detail }, Role::User) => {
+                self.detail(detail.as_deref());
                 self.media(rest, *kind, source, name.as_deref());
             }
             (Block::Opaque { dialect, value }, _) => self.opaque(rest, dialect, value),
@@ -186,7 +187,8 @@ impl RequestWriter {
                     write_text(out, text);
                 }
             }
-            Block::Media { kind, source, name } => {
+            Block::Media { kind, source, name, detail } => {
+                self.detail(detail.as_deref());
                 self.media(out, *kind, source, name.as_deref());
             }
             Block::Opaque { dialect, value } => self.opaque(out, dialect, value),
@@ -199,6 +201,12 @@ impl RequestWriter {
             self.omitted(LossSubject::TextSignature, LossReason::NoPlace);
         }
         self.is_sendable(text)
+    }
+
+    fn detail(&mut self, detail: Option<&str>) {
+        if detail.is_some() {
+            self.omitted(LossSubject::MediaSettings, LossReason::NoPlace);
+        }
     }
 
     fn media(&mut self, out: &mut Vec<u8>, kind: MediaKind, source: &Source, name: Option<&str>) {

@@ -158,6 +158,7 @@ impl<'l> Parts<'l> {
                     media_type,
                     data: need(&data, "data")?.text()?.to_owned(),
                 },
+                detail: None,
             });
         }
         let file = need(part, "fileData")?;
@@ -171,7 +172,7 @@ impl<'l> Parts<'l> {
         } else {
             Source::Url { url, media_type }
         };
-        Ok(Block::Media { kind, source, name: text(&file, "displayName")? })
+        Ok(Block::Media { kind, source, name: text(&file, "displayName")?, detail: None })
     }
 
     fn call(&mut self, call: &Node<'_>, signature: Option<String>) -> Result<Block, Fault> {

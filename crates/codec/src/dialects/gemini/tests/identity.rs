@@ -60,6 +60,7 @@ fn media() -> impl Strategy<Value = Block> {
             _ => Source::Base64 { media_type: media_type.to_owned(), data: "aGk=".to_owned() },
         },
         name,
+        detail: None,
     })
 }
 

@@ -144,7 +144,10 @@ impl<'a> Writer<'a, '_> {
             Block::ToolResult { id, name, content, is_error } => {
                 Some(self.result(id, name.as_deref(), content, *is_error))
             }
-            Block::Media { source, name, .. } => self.media(source, name.as_deref()),
+            Block::Media { source, name, detail, .. } => {
+                self.detail(detail.as_deref());
+                self.media(source, name.as_deref())
+            }
             Block::Opaque { dialect, value } if dialect == NAME && value.is_object() => {
                 Some(value.to_string())
             }
@@ -176,7 +179,8 @@ impl<'a> Writer<'a, '_> {
                     adapt(self.losses, LossSubject::Document, LossReason::AsText);
                     text
                 }
-                Block::Media { source, name, .. } => {
+                Block::Media { source, name, detail, .. } => {
+                    self.detail(detail.as_deref());
                     parts.extend(self.media(source, name.as_deref()));
                     continue;
                 }
@@ -217,6 +221,12 @@ impl<'a> Writer<'a, '_> {
     fn unsigned(&mut self, block: &Block) {
         if let Block::Text { signature: Some(_), .. } = block {
             omit(self.losses, LossSubject::TextSignature, LossReason::NoPlace);
+        }
+    }
+
+    fn detail(&mut self, detail: Option<&str>) {
+        if detail.is_some() {
+            omit(self.losses, LossSubject::MediaSettings, LossReason::NoPlace);
         }
     }
 

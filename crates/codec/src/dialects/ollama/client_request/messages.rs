@@ -39,6 +39,7 @@ pub(super) fn images(node: &Node<'_>, content: &mut Vec<Block>) -> Result<(), Fa
             kind: MediaKind::Image,
             source: Source::Base64 { media_type: media_type.to_owned(), data: data.to_owned() },
             name: None,
+            detail: None,
         });
     }
     Ok(())

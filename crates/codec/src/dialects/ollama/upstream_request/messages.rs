@@ -146,7 +146,10 @@ impl<'a> Writer<'a> {
                     self.losses.adapt(LossSubject::Refusal, LossReason::AsText);
                     parts.texts.push(text.clone());
                 }
-                Block::Media { kind, source, name } => {
+                Block::Media { kind, source, name, detail } => {
+                    if detail.is_some() {
+                        self.losses.omit(LossSubject::MediaSettings, LossReason::NoPlace);
+                    }
                     self.media(*kind, source, name.is_some(), parts);
                 }
                 Block::Opaque { .. } => {

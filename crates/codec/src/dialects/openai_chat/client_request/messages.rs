@@ -179,6 +179,7 @@ impl Reader<'_> {
                         data: inner.need("data")?.text()?.to_owned(),
                     },
                     name: None,
+                    detail: None,
                 })
             }
             _ => read_file(&inner),
@@ -186,11 +187,15 @@ impl Reader<'_> {
     }
 
     fn link(&mut self, link: &Node<'_>, kind: MediaKind) -> Result<Block, Fault> {
+        let mut detail = None;
         let url = match link.value() {
             Value::String(url) => url.as_str(),
             Value::Object(_) => {
-                if link.get("detail").is_some_and(|detail| detail.value() != "auto") {
-                    self.report_unknown(link, &["url"]);
+                let given = string(link, "detail")?.filter(|detail| detail != "auto");
+                match kind {
+                    MediaKind::Image => detail = given,
+                    _ if given.is_some() => self.report_unknown(link, &["url"]),
+                    _ => {}
                 }
                 link.need("url")?.text()?
             }
@@ -198,7 +203,7 @@ impl Reader<'_> {
         };
         let source = read_url(url)
             .ok_or_else(|| link.refuse("expected `data:<type>;base64,<data>` or an address"))?;
-        Ok(Block::Media { kind, source, name: None })
+        Ok(Block::Media { kind, source, name: None, detail })
     }
 
     /// Reads an assistant message: reasoning, then text, then calls. The dialect has no other
@@ -346,7 +351,8 @@ fn read_file(file: &Node<'_>) -> Result<Block, Fault> {
             .ok_or_else(|| data.refuse("expected `data:<type>;base64,<data>`"))?,
         (None, None) => return Err(file.refuse("expected `file_id` or `file_data`")),
     };
-    Ok(Block::Media { kind: MediaKind::Document, source, name: string(file, "filename")? })
+    let name = string(file, "filename")?;
+    Ok(Block::Media { kind: MediaKind::Document, source, name, detail: None })
 }
 
 /// Reads earlier reasoning. Several members may repeat it; the most detailed one counts.

@@ -35,13 +35,17 @@ fn media() -> impl Strategy<Value = Block> {
     };
     let url = "https://[a-z]{1,8}/x".prop_map(|url| Source::Url { url, media_type: None });
     let file = "[a-z]{1,8}".prop_map(|id| Source::File { dialect: "openai_chat".to_owned(), id });
-    let block = |kind, source, name| Block::Media { kind, source, name };
+    let block = |kind, source, name| Block::Media { kind, source, name, detail: None };
+    let image = |source, detail: Option<&str>| Block::Media {
+        kind: MediaKind::Image,
+        source,
+        name: None,
+        detail: detail.map(str::to_owned),
+    };
+    let detail = option::of(prop_oneof![Just("low"), Just("high")]);
     prop_oneof![
-        prop_oneof![base64("image/png").boxed(), url.boxed()].prop_map(move |source| block(
-            MediaKind::Image,
-            source,
-            None
-        )),
+        (prop_oneof![base64("image/png").boxed(), url.boxed()], detail)
+            .prop_map(move |(source, detail)| image(source, detail)),
         prop_oneof![base64("audio/wav"), base64("audio/mpeg")].prop_map(move |source| block(
             MediaKind::Audio,
             source,

@@ -168,8 +168,13 @@ impl<'a> Writer<'a> {
                     parts.push(json!({"type": "text", "text": text}));
                     self.adapted(LossSubject::Refusal, LossReason::AsText);
                 }
-                Block::Media { kind, source, name } => {
-                    parts.extend(self.media(*kind, source, name.as_deref()));
+                Block::Media { kind, source, name, detail } => {
+                    let mut part = self.media(*kind, source, name.as_deref());
+                    let image = part.as_mut().and_then(|part| part.get_mut("image_url"));
+                    if let (Some(image), Some(detail)) = (image, detail) {
+                        image["detail"] = detail.as_str().into();
+                    }
+                    parts.extend(part);
                 }
                 Block::Opaque { dialect, value } if dialect == NAME => parts.push(value.clone()),
                 Block::Opaque { .. } => {

@@ -8,7 +8,7 @@ use throughline_canonical::{
     Block, Fault, LossReason, LossSubject, Lossy, MediaKind, Message, Role, Source,
 };
 
-use super::super::{NAME, PHASE};
+use super::super::{AUTO_DETAIL, NAME, PHASE};
 use crate::dialects::shared::losses::Losses;
 use crate::json::Node;
 
@@ -194,16 +194,16 @@ impl<'l> Conversation<'l> {
     }
 
     fn read_image(&mut self, part: &Node<'_>) -> Result<Block, Fault> {
-        if let Some(detail) = part.get("detail")
-            && detail.text()? != "auto"
-        {
-            self.losses.omit(LossSubject::MediaSettings, LossReason::NoWord);
-        }
+        let detail = match part.get("detail") {
+            Some(detail) => Some(detail.text()?).filter(|detail| *detail != AUTO_DETAIL),
+            None => None,
+        };
+        let detail = detail.map(str::to_owned);
         let source = match part.get("file_id") {
             Some(id) => file(id.text()?),
             None => source(part.need("image_url")?.text()?),
         };
-        Ok(Block::Media { kind: MediaKind::Image, source, name: None })
+        Ok(Block::Media { kind: MediaKind::Image, source, name: None, detail })
     }
 
     fn read_reasoning(&mut self, item: &Node<'_>) -> Result<(), Fault> {
@@ -318,7 +318,7 @@ fn read_file(part: &Node<'_>) -> Result<Block, Fault> {
             Source::Base64 { media_type: media_type.to_owned(), data: data.to_owned() }
         }
     };
-    Ok(Block::Media { kind: MediaKind::Document, source, name })
+    Ok(Block::Media { kind: MediaKind::Document, source, name, detail: None })
 }
 
 fn read_audio(part: &Node<'_>) -> Result<Block, Fault> {
@@ -337,6 +337,7 @@ fn read_audio(part: &Node<'_>) -> Result<Block, Fault> {
             data: audio.need("data")?.text()?.to_owned(),
         },
         name: None,
+        detail: None,
     })
 }
 

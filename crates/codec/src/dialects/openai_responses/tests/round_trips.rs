@@ -38,10 +38,14 @@ fn media() -> impl Strategy<Value = Block> {
         Just(MediaKind::Audio),
         Just(MediaKind::Video)
     ];
-    (kind, source, option::of(word())).prop_map(|(kind, source, name)| Block::Media {
-        kind,
-        source,
-        name,
+    let detail = option::of(prop_oneof![Just("low"), Just("high")]);
+    (kind, source, option::of(word()), detail).prop_map(|(kind, source, name, detail)| {
+        Block::Media {
+            detail: detail.filter(|_| kind == MediaKind::Image).map(str::to_owned),
+            kind,
+            source,
+            name,
+        }
     })
 }
 
@@ -236,7 +240,7 @@ fn strip(content: &mut Vec<Block>, part: &str, role: Role) {
             ("text.signature", Block::Text { signature, .. }) => {
                 *signature = signature.take().filter(|mark| mark.starts_with("phase="));
             }
-            ("media.name", Block::Media { kind, source, name })
+            ("media.name", Block::Media { kind, source, name, .. })
                 if *kind != MediaKind::Document || !matches!(source, Source::Base64 { .. }) =>
             {
                 *name = None;
@@ -273,6 +277,7 @@ fn normal(mut request: Request, adapted: bool) -> Request {
                         kind: MediaKind::Document,
                         source: Source::Base64 { .. },
                         name,
+                        ..
                     } => {
                         name.get_or_insert_with(|| "document".to_owned());
                     }

@@ -5,7 +5,7 @@ use throughline_canonical::{
     Block, KeyHasher, LossReason, LossSubject, MediaKind, Request, Role, Source, ThinkingKind,
 };
 
-use super::super::{NAME, PHASE};
+use super::super::{AUTO_DETAIL, NAME, PHASE};
 use crate::dialects::shared::losses::Losses;
 
 /// OpenAI's file ids are valid in both of its dialects.
@@ -83,8 +83,9 @@ impl Items<'_> {
             Block::Media { .. } if self.role == Role::Assistant => {
                 self.losses.omit(LossSubject::Media, LossReason::Role);
             }
-            Block::Media { kind, source, name } => {
-                if let Some(part) = media(*kind, source, name.as_deref(), self.losses) {
+            Block::Media { kind, source, name, detail } => {
+                let part = media(*kind, source, name.as_deref(), self.losses);
+                if let Some(part) = part.map(|part| with_detail(part, detail.as_deref())) {
                     self.part(part);
                 }
             }
@@ -182,8 +183,9 @@ impl Items<'_> {
                 Block::Text { text, .. } | Block::Refusal { text } => {
                     parts.push(json!({"type": "input_text", "text": text}));
                 }
-                Block::Media { kind, source, name } => {
-                    parts.extend(media(*kind, source, name.as_deref(), self.losses));
+                Block::Media { kind, source, name, detail } => {
+                    let part = media(*kind, source, name.as_deref(), self.losses);
+                    parts.extend(part.map(|part| with_detail(part, detail.as_deref())));
                 }
                 _ => self.losses.omit(LossSubject::ToolResultPart, LossReason::NoPlace),
             }
@@ -193,6 +195,14 @@ impl Items<'_> {
         }
         parts.into()
     }
+}
+
+/// Sets how closely the model looks at an image.
+fn with_detail(mut part: Value, detail: Option<&str>) -> Value {
+    if let (Some(detail), Some(member)) = (detail, part.get_mut("detail")) {
+        *member = detail.into();
+    }
+    part
 }
 
 /// An id for unsigned reasoning. Servers that sign nothing want one, and have no use for it. The same
@@ -218,13 +228,13 @@ fn media(
     }
     let part = match (kind, source) {
         (MediaKind::Image, Source::Base64 { media_type, data }) => {
-            json!({"type": "input_image", "image_url": data_url(media_type, data), "detail": "auto"})
+            json!({"type": "input_image", "image_url": data_url(media_type, data), "detail": AUTO_DETAIL})
         }
         (MediaKind::Image, Source::Url { url, .. }) => {
-            json!({"type": "input_image", "image_url": url, "detail": "auto"})
+            json!({"type": "input_image", "image_url": url, "detail": AUTO_DETAIL})
         }
         (MediaKind::Image, Source::File { id, .. }) => {
-            json!({"type": "input_image", "file_id": id, "detail": "auto"})
+            json!({"type": "input_image", "file_id": id, "detail": AUTO_DETAIL})
         }
         (MediaKind::Document, Source::Base64 { media_type, data }) => {
             // The provider rejects a file without a name.

@@ -208,7 +208,7 @@ fn media(node: &Node<'_>) -> Result<Block, Fault> {
             _ => return Err(kind.refuse("expected `image`, `document`, `audio` or `video`")),
         },
     };
-    Ok(Block::Media { kind, source, name: string(node, "name")? })
+    Ok(Block::Media { kind, source, name: string(node, "name")?, detail: string(node, "detail")? })
 }
 
 fn source(node: &Node<'_>) -> Result<Source, Fault> {

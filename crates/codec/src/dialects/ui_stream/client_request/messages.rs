@@ -204,7 +204,7 @@ fn file(part: &Node<'_>) -> Result<Block, Fault> {
         Source::Url { media_type: of, .. } => *of = Some(media_type),
         Source::Text { .. } | Source::File { .. } => {}
     }
-    Ok(Block::Media { kind, source, name: string(part, "filename")? })
+    Ok(Block::Media { kind, source, name: string(part, "filename")?, detail: None })
 }
 
 /// The text form of a value.
