@@ -6,9 +6,13 @@
 //! - [`sealed_store`]: seals and opens what a store holds, and checks whose it is;
 //! - [`responses`]: the stateful part of the Responses dialect, with any backend.
 
+mod body;
+mod copy;
 pub mod in_memory;
 pub mod responses;
 pub mod sealed_store;
 pub mod store;
 pub mod suite;
 pub mod watched_store;
+
+pub use body::Answer;

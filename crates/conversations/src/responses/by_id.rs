@@ -16,9 +16,9 @@ use throughline_gateway::turn::error_reply::error_response;
 use throughline_gateway::{IncomingRequest, unix_ms};
 
 use super::Responses;
-use super::body::{self, Answer, plain};
 use super::conversation::CONVERSATIONS;
 use super::stored::{StoredResponse, is_plain, nothing_stored};
+use crate::body::{self, Answer, plain};
 use crate::sealed_store::{SealedKind, fault};
 
 const RESPONSES: &str = "/v1/responses/";

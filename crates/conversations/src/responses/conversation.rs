@@ -15,10 +15,10 @@ use throughline_gateway::{IncomingRequest, unix_ms};
 use tracing::Instrument;
 
 use super::Responses;
-use super::body;
 use super::by_id::{StateAnswer, page};
 use super::run::RETRY_PAUSE;
 use super::stored::{Ownership, StoredResponse};
+use crate::body;
 use crate::sealed_store::{SealedKind, expires, fault, is_valid};
 use crate::store::Reference;
 

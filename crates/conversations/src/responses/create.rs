@@ -23,11 +23,11 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tracing::Instrument;
 
 use super::Responses;
-use super::body::{Answer, json, live, plain};
-use super::copy::MAX_WAITING_PIECES;
 use super::history::{History, only_backend_has_reasoning};
 use super::recording::{Recording, ReplyEvents, not_stored};
 use super::stored::{Ownership, StoredResponse, nothing_stored};
+use crate::body::{Answer, json, live, plain};
+use crate::copy::MAX_WAITING_PIECES;
 
 /// How a request is handled.
 enum Handling {
@@ -285,7 +285,7 @@ impl Responses {
             Err(reply) => return reply,
         };
         match streams {
-            true => super::body::events(run.follow(None)),
+            true => crate::body::events(run.follow(None)),
             false => json(&queued),
         }
     }

@@ -10,7 +10,6 @@
 //! WebSockets (`socket`). `copy` reads the response of a backend that has the state itself. `by_id`
 //! and `conversation` answer requests about stored responses.
 
-mod body;
 mod by_id;
 mod conversation;
 mod copy;
@@ -29,7 +28,6 @@ use parking_lot::Mutex;
 use throughline_gateway::Gateway;
 use throughline_gateway::thinking::health::StoreHealth;
 
-pub use self::body::Answer;
 use self::run::Run;
 pub use self::socket::Socket;
 use crate::sealed_store::SealedStore;

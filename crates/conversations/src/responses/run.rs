@@ -23,11 +23,11 @@ use tokio::time::Instant;
 use tracing::{Instrument, Span};
 
 use super::Responses;
-use super::body::{Answer, plain};
 use super::by_id::belongs_to;
 use super::create::Turn;
 use super::recording::ReplyEvents;
 use super::stored::{Ownership, StoredResponse};
+use crate::body::{Answer, plain};
 use crate::sealed_store::{SealedKind, fault};
 use crate::store::{Node, Piece};
 

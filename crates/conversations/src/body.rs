@@ -16,19 +16,19 @@ use throughline_gateway::upstream::BoxError;
 pub type Answer = Response<UnsyncBoxBody<Bytes, BoxError>>;
 
 /// A reply of the gateway, unchanged.
-pub(super) fn plain(reply: Reply) -> Answer {
+pub(crate) fn plain(reply: Reply) -> Answer {
     reply.map(BodyExt::boxed_unsync)
 }
 
 /// A body of frames, as they arrive.
-pub(super) fn live(
+pub(crate) fn live(
     frames: impl Stream<Item = Result<Frame<Bytes>, BoxError>> + Send + 'static,
 ) -> UnsyncBoxBody<Bytes, BoxError> {
     StreamBody::new(frames).boxed_unsync()
 }
 
 /// A JSON reply.
-pub(super) fn json(value: &Value) -> Answer {
+pub(crate) fn json(value: &Value) -> Answer {
     let body = Full::new(Bytes::from(value.to_string()));
     let mut reply = Response::new(body.map_err(|never: Infallible| match never {}).boxed_unsync());
     *reply.status_mut() = StatusCode::OK;
@@ -38,7 +38,7 @@ pub(super) fn json(value: &Value) -> Answer {
 }
 
 /// A stream of events.
-pub(super) fn events(events: impl Stream<Item = Bytes> + Send + 'static) -> Answer {
+pub(crate) fn events(events: impl Stream<Item = Bytes> + Send + 'static) -> Answer {
     let mut reply = Response::new(live(events.map(|event| Ok(Frame::data(event)))));
     let headers = reply.headers_mut();
     let kind = HeaderValue::from_static("text/event-stream; charset=utf-8");
