@@ -173,6 +173,9 @@ pub struct Simulate {
     /// Bind thinking to the messages before it, as the newest models do.
     #[arg(long)]
     pub prefix_binding: bool,
+    /// Keep message threads of the Anthropic dialect. Without it, requests that name one are rejected.
+    #[arg(long)]
+    pub threads: bool,
     /// Reject what the real provider rejects.
     #[arg(long, default_value = "on")]
     pub strict: OnOff,

@@ -76,6 +76,9 @@ pub struct Options {
     pub tokens_per_second: u32,
     /// Refuse thinking if anything before it has changed, for every model.
     pub prefix_binding: bool,
+    /// How long a message thread of the Anthropic dialect lives after its last use. `None` keeps no
+    /// threads and refuses requests that name one.
+    pub threads: Option<Duration>,
     /// Refuse what the provider refuses. If off, only bodies that are not JSON are refused.
     pub strict: bool,
     /// Refuse requests without any key.
@@ -95,6 +98,7 @@ impl Default for Options {
             seed: 0,
             tokens_per_second: 0,
             prefix_binding: false,
+            threads: None,
             strict: true,
             require_key: false,
             signature_style: SignatureStyle::default(),

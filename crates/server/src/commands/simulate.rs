@@ -1,11 +1,16 @@
 //! `throughline simulate`: runs the strict provider.
 
+use std::time::Duration;
+
 use throughline_simulator::{Options, Scenario};
 use tokio::net::TcpListener;
 
 use super::{Failure, print};
 use crate::cli::{OnOff, Simulate};
 use crate::signals::Signals;
+
+/// How long the provider keeps a message thread after its last use.
+const THREAD_LIFETIME: Duration = Duration::from_secs(300);
 
 /// Runs the simulator until a stop signal.
 pub async fn run(options: Simulate) -> Result<(), Failure> {
@@ -27,6 +32,7 @@ pub async fn run(options: Simulate) -> Result<(), Failure> {
         seed: options.seed,
         tokens_per_second: options.tokens_per_second,
         prefix_binding: options.prefix_binding,
+        threads: options.threads.then_some(THREAD_LIFETIME),
         strict: options.strict == OnOff::On,
         require_key: options.require_key,
         scenario,

@@ -10,6 +10,7 @@ mod refusal;
 mod reply;
 mod request;
 mod shape;
+mod threads;
 mod verify;
 
 use std::sync::Arc;
@@ -27,6 +28,7 @@ use self::models::Model;
 use self::modes::ThinkingPlan;
 use self::request::{ApiHeaders, ParsedRequest};
 use self::shape::Endpoint;
+use self::threads::ThreadStore;
 use self::verify::{Verified, Verifier};
 use crate::dialect::{Dialect, Models};
 use crate::exchange::{Content, Exchange, ScenarioInput};
@@ -53,10 +55,12 @@ pub(crate) static DIALECT: Dialect = Dialect {
     error_event: refusal::event,
 };
 
+/// Each simulator has its own threads.
 fn routes() -> Router<Arc<Simulator>> {
     Router::new()
         .route("/v1/messages", post(messages))
         .route("/v1/messages/count_tokens", post(count_tokens))
+        .layer(Extension(Arc::new(ThreadStore::default())))
 }
 
 fn recognises(uri: &Uri, headers: &HeaderMap) -> bool {
@@ -66,11 +70,12 @@ fn recognises(uri: &Uri, headers: &HeaderMap) -> bool {
 
 async fn messages(
     State(simulator): State<Arc<Simulator>>,
+    Extension(threads): Extension<Arc<ThreadStore>>,
     Extension(id): Extension<RequestId>,
     headers: HeaderMap,
     body: Bytes,
 ) -> Response {
-    match answer(&simulator, &headers, &body).await {
+    match answer(&simulator, &threads, &headers, &body).await {
         Ok(response) => response,
         Err(refusal) => refusal.respond(&DIALECT, &id),
     }
@@ -78,6 +83,7 @@ async fn messages(
 
 async fn count_tokens(
     State(simulator): State<Arc<Simulator>>,
+    Extension(threads): Extension<Arc<ThreadStore>>,
     Extension(id): Extension<RequestId>,
     headers: HeaderMap,
     body: Bytes,
@@ -85,7 +91,9 @@ async fn count_tokens(
     let count = || {
         let exchange = Exchange::open(&simulator, &DIALECT, &headers)?;
         exchange.refuse_on_demand()?;
-        let accepted = validate(&exchange, &headers, read(&body)?, Endpoint::CountTokens)?;
+        let mut json = read(&body)?;
+        threads::expand(&threads, &simulator.options, &headers, &mut json)?;
+        let accepted = validate(&exchange, &headers, json, Endpoint::CountTokens)?;
         Ok(Json(json!({ "input_tokens": PromptPart::total(&prompt::parts(&accepted.request)) })))
     };
     match count() {
@@ -105,13 +113,15 @@ struct Accepted {
 
 async fn answer(
     simulator: &Simulator,
+    threads: &Arc<ThreadStore>,
     headers: &HeaderMap,
     body: &Bytes,
 ) -> Result<Response, Refusal> {
     let mut exchange = Exchange::open(simulator, &DIALECT, headers)?;
-    let json = read(body)?;
+    let mut json = read(body)?;
+    let thread = threads::expand(threads, &simulator.options, headers, &mut json)?;
     exchange.apply_scenario(|| scenario_input(&json)).await?;
-    let accepted = validate(&exchange, headers, json, Endpoint::Messages)?;
+    let accepted = validate(&exchange, headers, json.clone(), Endpoint::Messages)?;
     exchange.deliver(|exchange| {
         let composer = Composer {
             exchange,
@@ -126,6 +136,9 @@ async fn answer(
             ),
         };
         let reply = composer.compose(&accepted.request, accepted.verified);
+        if let Some(thread) = thread {
+            thread.keep(&json, &reply);
+        }
         if accepted.request.stream {
             Content::Events(reply.frames(exchange.pings()))
         } else {

@@ -23,7 +23,10 @@ impl Refusal {
 
 /// The body of a refusal.
 pub(crate) fn error_body(refusal: &Refusal, id: &RequestId) -> Value {
-    let error = json!({ "type": error_type(refusal.status), "message": refusal.message });
+    let mut error = json!({ "type": error_type(refusal.status), "message": refusal.message });
+    if let Some(code) = refusal.code {
+        error["details"] = json!({ "error_code": code });
+    }
     json!({ "type": "error", "error": error, "request_id": id.0 })
 }
 

@@ -46,6 +46,7 @@ static BODY: Shape = Closed(&[
     optional("tool_choice", Shape::Tagged(&TOOL_CHOICE)),
     optional("thinking", Either(&[Null, Shape::Tagged(&THINKING)])),
     required("messages", ListOf(1, MAX_MESSAGES, &Shape::Tagged(&MESSAGE))),
+    // `thread` is not here: the conversation of a thread is put in before.
     optional("cache_control", Any),
     optional("temperature", Any),
     optional("top_p", Any),
@@ -63,7 +64,6 @@ static BODY: Shape = Closed(&[
     optional("fallbacks", Any).needs(BETA),
     optional("fallback_credit_token", Any).needs(BETA),
     optional("mcp_servers", Any).needs(BETA),
-    optional("thread", Any).needs(BETA),
 ]);
 
 const OUTPUT_CONFIG: Shape = Closed(&[

@@ -7,3 +7,4 @@ mod common;
 mod refusals;
 mod replies;
 mod thinking;
+mod threads;
