@@ -1,4 +1,5 @@
-//! Bodies of replies: a JSON value, a reply of the gateway, or a stream of events.
+//! Bodies of replies: a JSON value, a reply of the gateway, or a stream of events. Also drops the
+//! headers of a request whose body is not sent.
 
 use std::convert::Infallible;
 
@@ -9,6 +10,7 @@ use http_body::Frame;
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full, StreamBody};
 use serde_json::Value;
+use throughline_gateway::IncomingRequest;
 use throughline_gateway::turn::error_reply::Reply;
 use throughline_gateway::upstream::BoxError;
 
@@ -45,4 +47,10 @@ pub(crate) fn events(events: impl Stream<Item = Bytes> + Send + 'static) -> Answ
     headers.insert(header::CONTENT_TYPE, kind);
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
     reply
+}
+
+/// Removes the headers that describe the client's body, which is not sent.
+pub(crate) fn drop_body_headers(incoming: &mut IncomingRequest) {
+    incoming.headers.remove(header::CONTENT_ENCODING);
+    incoming.headers.remove(header::CONTENT_LENGTH);
 }

@@ -4,7 +4,8 @@
 //!   that every store must pass;
 //! - [`watched_store`]: a store that records the result of each write;
 //! - [`sealed_store`]: seals and opens what a store holds, and checks whose it is;
-//! - [`responses`]: the stateful part of the Responses dialect, with any backend.
+//! - [`responses`]: the stateful part of the Responses dialect, with any backend;
+//! - [`threads`]: message threads of the Anthropic dialect, with any backend.
 
 mod body;
 mod copy;
@@ -13,6 +14,7 @@ pub mod responses;
 pub mod sealed_store;
 pub mod store;
 pub mod suite;
+pub mod threads;
 pub mod watched_store;
 
 pub use body::Answer;

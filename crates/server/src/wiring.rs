@@ -13,6 +13,7 @@ use throughline_backends::sqlite::{SqliteConversations, SqliteStore};
 use throughline_canonical::Fault;
 use throughline_conversations::responses::Responses;
 use throughline_conversations::sealed_store::{Retention, SealedStore};
+use throughline_conversations::threads::Threads;
 use throughline_gateway::backend::Backend;
 use throughline_gateway::catalog::{Catalog, CatalogError};
 use throughline_gateway::gateway::{Gateway, Stores};
@@ -44,6 +45,8 @@ pub struct App {
     pub gateway: Arc<Gateway>,
     /// Responses and conversations stored for clients that send no history.
     pub responses: Arc<Responses>,
+    /// Message threads, stored for clients that send no history.
+    pub threads: Arc<Threads>,
     /// Slots for open WebSockets.
     pub sockets: Arc<Semaphore>,
     /// How long requests in progress may go on after a stop signal.
@@ -140,10 +143,12 @@ impl App {
         let responses = Responses::new(gateway.clone(), conversations.clone(), time);
         let responses = Arc::new(responses);
         responses.close_abandoned().await;
+        let threads = Threads::new(gateway.clone(), conversations.clone(), config.threads);
         tokio::spawn(conversations.run_eviction());
         Ok(Self {
             gateway,
             responses,
+            threads: Arc::new(threads),
             sockets: Arc::new(Semaphore::new(config.limits.streams)),
             shutdown_grace: RwLock::new(config.shutdown_grace),
             hosts: RwLock::new(Hosts::new(listen, &config.allowed_hosts)),
@@ -220,6 +225,7 @@ fn keys_needing_restart(before: &Config, after: &Config) -> Vec<&'static str> {
         ("data_dir", before.data_dir != after.data_dir),
         ("log", before.log != after.log),
         ("responses", before.responses != after.responses),
+        ("threads", before.threads != after.threads),
         ("limits.streams", before.limits.streams != after.limits.streams),
     ]
     .into_iter()

@@ -4,7 +4,6 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::header::{CONTENT_ENCODING, CONTENT_LENGTH};
 use http_body::Frame;
 use serde_json::Value;
 use throughline_canonical::Fault;
@@ -26,7 +25,7 @@ use super::Responses;
 use super::history::{History, only_backend_has_reasoning};
 use super::recording::{Recording, ReplyEvents, not_stored};
 use super::stored::{Ownership, StoredResponse, nothing_stored};
-use crate::body::{Answer, json, live, plain};
+use crate::body::{Answer, drop_body_headers, json, live, plain};
 use crate::copy::MAX_WAITING_PIECES;
 
 /// How a request is handled.
@@ -294,10 +293,4 @@ impl Responses {
 /// The identity of a new response.
 pub(super) fn new_identity() -> ReplyIdentity {
     reply_identity(random::id())
-}
-
-/// Removes the headers that describe the client's body, which is not sent.
-pub(super) fn drop_body_headers(incoming: &mut IncomingRequest) {
-    incoming.headers.remove(CONTENT_ENCODING);
-    incoming.headers.remove(CONTENT_LENGTH);
 }

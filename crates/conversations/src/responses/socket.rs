@@ -17,9 +17,10 @@ use throughline_gateway::turn::request::check_json;
 use tokio::sync::mpsc;
 
 use super::Responses;
-use super::create::{Turn, drop_body_headers, new_identity};
+use super::create::{Turn, new_identity};
 use super::recording::{Recording, ReplyEvents};
 use super::stored::{Ownership, StoredResponse};
+use crate::body::drop_body_headers;
 
 /// How many bytes of JSON of a connection's history are remembered.
 const MAX_HISTORY_BYTES: usize = 64 << 20;

@@ -12,7 +12,7 @@ use http_body_util::BodyExt;
 use throughline_canonical::{Fault, FaultKind};
 use throughline_codec::dialects::model_paths::is_about_models;
 use throughline_codec::dialects::ollama::Endpoint;
-use throughline_codec::dialects::{CLIENT, openai_responses, ui_stream};
+use throughline_codec::dialects::{CLIENT, anthropic, openai_responses, ui_stream};
 use throughline_conversations::responses::Responses;
 use throughline_gateway::IncomingRequest;
 
@@ -105,6 +105,9 @@ async fn run_turn(app: &App, request: IncomingRequest, body: Body) -> Response {
     }
     if request.dialect.name() == openai_responses::NAME {
         return app.responses.create(request, body, slot).await.map(Body::new);
+    }
+    if request.dialect.name() == anthropic::NAME {
+        return app.threads.turn(request, body, slot).await.map(Body::new);
     }
     into_response(app.gateway.turn(request, body, slot).await)
 }

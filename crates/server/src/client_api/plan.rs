@@ -37,7 +37,15 @@ pub(super) async fn plan(app: &App, mut request: IncomingRequest, body: Bytes) -
     request.dialect = dialect;
     request.path = dialect.path_for(&model);
     let id = app.gateway.turns.id(unix_ms());
-    match app.gateway.report(request, body).instrument(turn_span(&id)).await {
+    let body = match dialect.name() {
+        anthropic::NAME => app.threads.expand(&mut request, body).await,
+        _ => Ok(body),
+    };
+    let report = match body {
+        Ok(body) => app.gateway.report(request, body).instrument(turn_span(&id)).await,
+        Err(fault) => Err(fault),
+    };
+    match report {
         Ok(report) => {
             let backend = report["backend"].as_str().unwrap_or_default().to_owned();
             ([(TURN, id), (BACKEND, backend)], axum::Json(report)).into_response()

@@ -59,6 +59,7 @@ fn read_tree(
     let thinking = top.table("thinking");
     let limits = top.table("limits");
     let responses = top.table("responses");
+    let threads = top.table("threads");
     let debug_log = top.table("debug_log");
     let backends = backends::read(top, env, report);
     let route = routes::read(top, &backends, report);
@@ -88,6 +89,7 @@ fn read_tree(
             time: responses.value("retention", report),
             limit: responses.value::<Size>("limit", report).0,
         },
+        threads: threads.value("retention", report),
         limits: Limits {
             body: limits.value::<Size>("body", report).in_memory(),
             json_depth: limits.value("json_depth", report),

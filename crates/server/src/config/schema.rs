@@ -184,6 +184,8 @@ pub(super) const ROWS: &[Row] = &[
     available("responses", Table, Unset, "Responses stored for clients that send no history."),
     available("responses.retention", Duration, Toml(r#""30d""#), "How long a conversation is stored after its last turn."),
     available("responses.limit", Size { min: 0 }, Toml(r#""1GiB""#), "Size of the store; the oldest responses are removed first. `0B` stores nothing."),
+    available("threads", Table, Unset, "Message threads stored for clients that send no history. `responses.limit` includes their size."),
+    available("threads.retention", Duration, Toml(r#""1h""#), "How long a thread is stored after its last turn."),
 
     available("limits", Table, Unset, "Limits for requests."),
     available("limits.body", Size { min: 1024 }, Toml(r#""64MiB""#), "Size of a request body."),

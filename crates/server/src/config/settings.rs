@@ -13,7 +13,8 @@ use throughline_gateway::settings::{Limits, Thinking};
 
 use super::paths::Source;
 
-/// The whole configuration. Every value has passed its checks.
+/// The whole configuration. Every value has passed its checks. Many fields: one for each key or
+/// table at the top of the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
     /// The loopback address to serve on, as `host:port`.
@@ -42,6 +43,8 @@ pub struct Config {
     pub reasoning_fields: Vec<ReasoningField>,
     /// Responses stored for clients that send no history.
     pub responses: Retention,
+    /// How long message threads are stored after their last turn.
+    pub threads: Duration,
     /// Limits for requests.
     pub limits: Limits,
     /// What the debug log contains.

@@ -212,7 +212,8 @@ pub(crate) fn thinking_in(body: &Value) -> usize {
     let mut found = 0;
     for message in list(&body["messages"]) {
         let details = list(&message["reasoning_details"]).count();
-        let member = present(&message["reasoning_content"]).max(present(&message["reasoning"]));
+        let members = ["reasoning_content", "reasoning", "thinking"];
+        let member = members.iter().map(|name| present(&message[*name])).max().unwrap_or_default();
         found += member.max(details);
         found += list(&message["content"])
             .filter(|block| matches!(text(&block["type"]), "thinking" | "redacted_thinking"))

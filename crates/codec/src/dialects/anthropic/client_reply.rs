@@ -1,5 +1,6 @@
 //! Errors and keep-alives for clients of this dialect.
 
+use serde_json::{Value, json};
 use throughline_canonical::{Fault, FaultKind};
 
 use crate::dialects::shared::error_codes;
@@ -10,11 +11,8 @@ pub const PING: &[u8] = b"event: ping\ndata: {\"type\": \"ping\"}\n\n";
 
 /// The status and the body of an error, with the id of the request if there is one.
 pub fn error(fault: &Fault, request_id: &str) -> (u16, Vec<u8>) {
-    let (status, kind) = kind(fault.kind);
-    let mut body = serde_json::json!({
-        "type": "error",
-        "error": {"type": kind, "message": error_codes::message_for_anthropic(fault)},
-    });
+    let (status, _) = kind(fault.kind);
+    let mut body = json!({"type": "error", "error": error_object(fault)});
     if !request_id.is_empty() {
         body["request_id"] = request_id.into();
     }
@@ -24,7 +22,6 @@ pub fn error(fault: &Fault, request_id: &str) -> (u16, Vec<u8>) {
 /// An error after the reply began. `half` is an incomplete event; it is closed first so that
 /// clients skip it.
 pub fn error_event(fault: &Fault, half: Option<&[u8]>) -> Vec<u8> {
-    let (_, kind) = kind(fault.kind);
     let mut bytes = Vec::new();
     if let Some(half) = half {
         finish_character(half, &mut bytes);
@@ -34,14 +31,20 @@ pub fn error_event(fault: &Fault, half: Option<&[u8]>) -> Vec<u8> {
         // could be the blank line that dispatches the incomplete event.
         bytes.extend_from_slice(b":\nevent: ping\n\n");
     }
-    let data = serde_json::json!({
-        "type": "error",
-        "error": {"type": kind, "message": error_codes::message_for_anthropic(fault)},
-    });
+    let data = json!({"type": "error", "error": error_object(fault)});
     bytes.extend_from_slice(b"event: error\ndata: ");
     bytes.extend_from_slice(data.to_string().as_bytes());
     bytes.extend_from_slice(b"\n\n");
     bytes
+}
+
+fn error_object(fault: &Fault) -> Value {
+    let (_, kind) = kind(fault.kind);
+    let mut error = json!({"type": kind, "message": error_codes::message_for_anthropic(fault)});
+    if let Some(code) = error_codes::code_for_anthropic(fault) {
+        error["details"] = json!({"error_code": code});
+    }
+    error
 }
 
 fn kind(kind: FaultKind) -> (u16, &'static str) {

@@ -5,7 +5,8 @@
 //! - `upstream_request` writes a request for a provider, `messages` its conversation;
 //! - [`upstream_reply`] reads a provider's reply, `errors` its errors;
 //! - [`refusal`] recognises errors about thinking;
-//! - [`model_card`] is the model list.
+//! - [`model_card`] is the model list;
+//! - [`threads`] reads requests that continue a stored conversation.
 //!
 //! Passthrough, where client and provider both speak this dialect:
 //!
@@ -38,6 +39,7 @@ mod errors;
 pub mod model_card;
 mod passthrough;
 mod profile;
+pub mod threads;
 pub mod upstream_reply;
 mod upstream_request;
 

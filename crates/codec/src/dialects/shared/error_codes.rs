@@ -56,6 +56,11 @@ pub(crate) fn message_for_anthropic(fault: &Fault) -> String {
     message.clone()
 }
 
+/// The code that Anthropic's clients act on. The codes of OpenAI's dialects mean nothing to them.
+pub(crate) fn code_for_anthropic(fault: &Fault) -> Option<&str> {
+    fault.code.as_deref().filter(|code| code.starts_with("thread_"))
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};

@@ -43,6 +43,7 @@ fn empty_file_has_all_defaults() {
         },
         reasoning_fields: vec![ReasoningField::Reasoning, ReasoningField::ReasoningContent],
         responses: Retention { time: Duration::from_secs(30 * 86_400), limit: 1 << 30 },
+        threads: Duration::from_secs(3600),
         limits: Limits { body: 64 << 20, json_depth: 128, streams: 1000 },
         debug_log: DebugLog { enabled: false, full_body: false, pretty_print: false },
         notes: Vec::new(),

@@ -35,6 +35,8 @@ pub struct Outline {
     pub system: Option<Span>,
     /// The value of `tools`.
     pub tools: Option<Span>,
+    /// The value of `thread`.
+    pub thread: Option<Span>,
     /// The messages, in order.
     pub messages: Vec<Message>,
     /// Number of repeated tool-call ids in the conversation.
@@ -264,7 +266,8 @@ impl<'a> Reader<'a> {
         let mut first = true;
         while let Some(key) = cursor.key_span(&mut first).map_err(malformed)? {
             let kind = cursor.peek().map_err(malformed)?;
-            match slice(self.body, &key) {
+            // A backend reads a key with escapes as the same member.
+            match decode(slice(self.body, &key)).as_bytes() {
                 b"messages" if kind == Kind::Array => self.messages(&mut cursor)?,
                 name => {
                     let value = cursor.skip().map_err(malformed)?;
@@ -283,6 +286,7 @@ impl<'a> Reader<'a> {
         match (name, kind) {
             (b"model", _) if outline.model.is_some() => return Err(twice("model")),
             (b"thinking", _) if outline.thinking.is_some() => return Err(twice("thinking")),
+            (b"thread", _) if outline.thread.is_some() => return Err(twice("thread")),
             (b"model", Kind::String) => {
                 let name = text(self.body, &span).into_owned();
                 outline.model = Some(Model { span, name });
@@ -309,6 +313,7 @@ impl<'a> Reader<'a> {
             }
             (b"system", _) => outline.system = Some(span),
             (b"tools", _) => outline.tools = Some(span),
+            (b"thread", _) => outline.thread = Some(span),
             _ => {}
         }
         Ok(())

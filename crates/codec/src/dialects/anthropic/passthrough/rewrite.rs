@@ -137,11 +137,12 @@ pub fn set_thinking(
     }
 }
 
-/// Removes members of the body. All at once, because each takes one comma with it.
-pub fn remove_members(edits: &mut Edits, body: &[u8], outline: &Outline, names: &[&str]) {
+/// Removes members of the body. All at once, because each takes one comma with it. Returns false,
+/// and changes nothing, if no member would stay.
+pub fn remove_members(edits: &mut Edits, body: &[u8], outline: &Outline, names: &[&str]) -> bool {
     let stays = |member: &Span| !names.iter().any(|name| is(body, member, name));
     let keep: Vec<bool> = outline.members.iter().map(stays).collect();
-    remove_elements(edits, &outline.members, &keep);
+    remove_elements(edits, &outline.members, &keep)
 }
 
 /// Sets a member of the body.

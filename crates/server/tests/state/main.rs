@@ -1,0 +1,24 @@
+//! State that is not in the request: message threads, compaction, conversations that are stored
+//! here, and the planted fact that none of them may lose.
+
+#[allow(dead_code, reason = "the matrix uses all of it")]
+#[path = "../matrix/anthropic.rs"]
+mod anthropic;
+#[path = "../matrix/chat.rs"]
+mod chat;
+#[path = "../matrix/gemini.rs"]
+mod gemini;
+#[allow(dead_code, reason = "the matrix uses all of it")]
+#[path = "../matrix/responses.rs"]
+mod responses;
+#[allow(dead_code, reason = "the tests of the translate lane use all of it")]
+#[path = "../translate/support.rs"]
+mod support;
+#[allow(dead_code, reason = "the matrix uses all of it")]
+#[path = "../matrix/test_client.rs"]
+mod test_client;
+#[allow(dead_code, reason = "the matrix uses all of it")]
+#[path = "../matrix/upstreams.rs"]
+mod upstreams;
+
+mod threads;
