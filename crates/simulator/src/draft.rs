@@ -40,9 +40,8 @@ impl Draft {
         limits: Limits<'_>,
         situation: impl FnOnce() -> Situation,
     ) -> Self {
-        let scripted = exchange.step().and_then(|step| step.say.clone());
-        let script = match scripted {
-            Some(pieces) => Script { pieces, scripted: true },
+        let script = match exchange.said() {
+            Some(pieces) => Script { pieces: pieces.to_vec(), scripted: true },
             None => script::write(&situation(), &mut Random::new(seed)),
         };
         Self::cut(script, limits)

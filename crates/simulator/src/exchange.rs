@@ -17,6 +17,7 @@ use crate::prompt_cache::{CacheUse, Caching, PromptPart};
 use crate::refusal::Refusal;
 use crate::replay::{self, Replay, ReplayFormat};
 use crate::scenario::{Scenario, Step};
+use crate::script::Piece;
 use crate::signing::{Hash, Signer, hash};
 use crate::style::SignatureStyle;
 use crate::{Simulator, delivery};
@@ -30,6 +31,8 @@ pub(crate) struct Exchange<'a> {
     dialect: &'static Dialect,
     controls: ControlHeaders,
     step: Option<Step>,
+    /// What the step says to this conversation.
+    said: Option<Vec<Piece>>,
     /// The credentials of the request. Each has a prompt cache of its own.
     account: Hash,
     cache_use: Cell<Option<CacheUse>>,
@@ -40,6 +43,8 @@ pub(crate) struct ScenarioInput {
     pub(crate) model: String,
     /// All text of the user's last entries, tool results included.
     pub(crate) text: String,
+    /// Everything the model reads: the texts and the JSON of all entries, stored ones included.
+    pub(crate) conversation: String,
 }
 
 /// The body of a reply.
@@ -66,6 +71,7 @@ impl<'a> Exchange<'a> {
             dialect,
             controls: ControlHeaders::read(headers)?,
             step: None,
+            said: None,
             account: account(headers),
             cache_use: Cell::new(None),
         })
@@ -79,6 +85,7 @@ impl<'a> Exchange<'a> {
         if let Some(progress) = &self.simulator.scenario {
             let input = input();
             self.step = progress.next(&input.model, &input.text);
+            self.said = self.step.as_ref().and_then(|step| step.said(&input.conversation));
         }
         if let Some(step) = &self.step {
             self.controls.faults.extend(step.faults.iter().cloned());
@@ -114,6 +121,11 @@ impl<'a> Exchange<'a> {
     /// The scenario's step for this request, if one fits.
     pub(crate) fn step(&self) -> Option<&Step> {
         self.step.as_ref()
+    }
+
+    /// The scenario's reply to this request, if there is one.
+    pub(crate) fn said(&self) -> Option<&[Piece]> {
+        self.said.as_deref()
     }
 
     /// The signature style: from the request, else the scenario, else the options.

@@ -63,10 +63,43 @@ pub(crate) struct Step {
     nth: Option<u64>,
     times: Option<u32>,
     pub(crate) faults: Vec<Fault>,
-    pub(crate) say: Option<Vec<Piece>>,
+    say: Option<Vec<ScriptedPiece>>,
     pub(crate) replay: Option<Replay>,
     pub(crate) signature: Option<SignatureStyle>,
     pub(crate) answer_model: Option<String>,
+}
+
+/// One piece of a scripted reply.
+#[derive(Clone, Debug, PartialEq)]
+enum ScriptedPiece {
+    Fixed(Piece),
+    /// A text that ends in the word which the conversation has after `after`.
+    Recalled {
+        text: String,
+        after: String,
+    },
+}
+
+impl ScriptedPiece {
+    fn write(&self, conversation: &str) -> Piece {
+        match self {
+            Self::Fixed(piece) => piece.clone(),
+            Self::Recalled { text, after } => {
+                let word = word_after(conversation, after).unwrap_or(FORGOTTEN);
+                Piece::Text(format!("{text}{word}"))
+            }
+        }
+    }
+}
+
+/// The word in place of one that the conversation does not have.
+const FORGOTTEN: &str = "nothing";
+
+/// The word that follows the first occurrence of `after`.
+fn word_after<'a>(conversation: &'a str, after: &str) -> Option<&'a str> {
+    let (_, rest) = conversation.split_once(after)?;
+    let end = rest.find(|letter: char| !letter.is_alphanumeric()).unwrap_or(rest.len());
+    rest.get(..end).filter(|word| !word.is_empty())
 }
 
 impl Scenario {
@@ -137,6 +170,12 @@ impl Progress {
 }
 
 impl Step {
+    /// The scripted reply, if there is one, to this conversation.
+    pub(crate) fn said(&self, conversation: &str) -> Option<Vec<Piece>> {
+        let pieces = self.say.as_ref()?.iter();
+        Some(pieces.map(|piece| piece.write(conversation)).collect())
+    }
+
     fn fits(&self, nth: u64, model: &str, text: &str) -> bool {
         self.nth.is_none_or(|wanted| wanted == nth)
             && self.contains.as_ref().is_none_or(|part| text.contains(part))
@@ -180,6 +219,7 @@ struct RawPiece {
     redacted: Option<bool>,
     text: Option<String>,
     tool: Option<RawTool>,
+    recall: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -254,26 +294,33 @@ fn read_replay(source: &Source<'_>, raw: &RawStep) -> Result<Option<Replay>, Sce
     read.map(Some).map_err(|message| source.wrong(replay.span(), &message))
 }
 
-fn read_piece(source: &Source<'_>, raw: Spanned<RawPiece>) -> Result<Piece, ScenarioError> {
+fn read_piece(source: &Source<'_>, raw: Spanned<RawPiece>) -> Result<ScriptedPiece, ScenarioError> {
     let span = raw.span();
-    match raw.into_inner() {
-        RawPiece { thinking: Some(text), redacted: None, text: None, tool: None } => {
-            Ok(Piece::Thinking(text))
+    let RawPiece { thinking, redacted, text, tool, recall } = raw.into_inner();
+    let piece = match (thinking, redacted, text, tool) {
+        (None, None, text, None) if recall.is_some() => {
+            return Ok(ScriptedPiece::Recalled {
+                text: text.unwrap_or_default(),
+                after: recall.unwrap_or_default(),
+            });
         }
-        RawPiece { thinking: None, redacted: Some(true), text: None, tool: None } => {
-            Ok(Piece::Redacted("Kept from view by the scenario.".to_owned()))
+        (Some(text), None, None, None) if recall.is_none() => Piece::Thinking(text),
+        (None, Some(true), None, None) if recall.is_none() => {
+            Piece::Redacted("Kept from view by the scenario.".to_owned())
         }
-        RawPiece { thinking: None, redacted: None, text: Some(text), tool: None } => {
-            Ok(Piece::Text(text))
+        (None, None, Some(text), None) => Piece::Text(text),
+        (None, None, None, Some(tool)) if recall.is_none() => {
+            Piece::Tool { name: tool.name, input: tool.input }
         }
-        RawPiece { thinking: None, redacted: None, text: None, tool: Some(tool) } => {
-            Ok(Piece::Tool { name: tool.name, input: tool.input })
+        _ => {
+            return Err(source.wrong(
+                span,
+                "a piece has exactly one of `thinking`, `redacted = true`, `text`, `tool`; a `text` \
+                 may have `recall`",
+            ));
         }
-        _ => Err(source.wrong(
-            span,
-            "a piece has exactly one of `thinking`, `redacted = true`, `text`, `tool`",
-        )),
-    }
+    };
+    Ok(ScriptedPiece::Fixed(piece))
 }
 
 fn read_style(
@@ -353,6 +400,7 @@ fault = "cut:event=3; crlf"
 say = [
   { thinking = "hm" }, { redacted = true },
   { text = "wet" }, { tool = { name = "look", input = { where = "out", n = 1 } } },
+  { text = "I recall ", recall = "the code is " },
 ]
 times = 2
 answer_model = "other"
@@ -366,11 +414,14 @@ signature = "empty"
             panic!("two steps");
         };
         assert_eq!(first.faults, [Fault::CutEvent(3), Fault::Crlf]);
-        assert_eq!(first.say.as_ref().unwrap().len(), 4);
+        let said = first.said("It rains. the code is kiwi7, not the code is other").unwrap();
+        assert_eq!(said.len(), 5);
         assert_eq!(
-            first.say.as_ref().unwrap()[3],
+            said[3],
             Piece::Tool { name: "look".to_owned(), input: json!({"where": "out", "n": 1}) }
         );
+        assert_eq!(said[4], Piece::Text("I recall kiwi7".to_owned()));
+        assert_eq!(first.said("It rains.").unwrap()[4], Piece::Text("I recall nothing".to_owned()));
         assert_eq!(second.signature, Some(SignatureStyle::Empty));
         assert_eq!(second.times, Some(1));
     }

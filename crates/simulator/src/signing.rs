@@ -58,14 +58,20 @@ pub(crate) enum SignatureKind {
     Encrypted = 4,
     /// Signatures of OpenAI chat variants, on details, blocks and calls.
     Detail = 5,
+    /// The signature of Anthropic's summary of earlier turns.
+    Summary = 6,
+    /// `encrypted_content` of a compaction in Responses.
+    Compaction = 7,
 }
 
 impl SignatureKind {
     /// The alphabet and the first bytes, by which a client can recognise the provider.
     fn look(self) -> (&'static GeneralPurpose, &'static [u8]) {
         match self {
-            Self::Encrypted => (&URL_SAFE, &TOKEN),
-            Self::Thinking | Self::Redacted | Self::Thought | Self::Detail => (&STANDARD, &MAGIC),
+            Self::Encrypted | Self::Compaction => (&URL_SAFE, &TOKEN),
+            Self::Thinking | Self::Redacted | Self::Thought | Self::Detail | Self::Summary => {
+                (&STANDARD, &MAGIC)
+            }
         }
     }
 }
@@ -94,6 +100,7 @@ pub(crate) struct Opened {
     pub(crate) shown: Hash,
     pub(crate) prefix: Hash,
     pub(crate) ordinal: u8,
+    pub(crate) hidden: String,
 }
 
 /// Makes and opens the signatures of one identity.
@@ -123,11 +130,7 @@ impl Signer {
         payload.extend_from_slice(&claim.prefix);
         payload.push(family.len() as u8);
         payload.extend_from_slice(family);
-        for (index, block) in claim.hidden.as_bytes().chunks(32).enumerate() {
-            let counter = (index as u64).to_be_bytes();
-            let stream = hmac(&self.key, &[&b"seal"[..], &nonce, &counter].concat());
-            payload.extend(block.iter().zip(stream).map(|(byte, mask)| byte ^ mask));
-        }
+        payload.extend(self.mask(&nonce, claim.hidden.as_bytes()));
         let mac = hmac(&self.key, &payload);
         payload.extend_from_slice(&mac);
         alphabet.encode(payload)
@@ -147,12 +150,24 @@ impl Signer {
         if version != VERSION || made_as != kind as u8 {
             return None;
         }
-        let (_nonce, rest) = rest.split_first_chunk::<8>()?;
+        let (nonce, rest) = rest.split_first_chunk::<8>()?;
         let (&shown, rest) = rest.split_first_chunk::<32>()?;
         let (&prefix, rest) = rest.split_first_chunk::<32>()?;
         let (&length, rest) = rest.split_first()?;
-        let family = rest.get(..usize::from(length))?;
-        Some(Opened { family: String::from_utf8(family.to_vec()).ok()?, shown, prefix, ordinal })
+        let (family, hidden) = rest.split_at_checked(usize::from(length))?;
+        let family = String::from_utf8(family.to_vec()).ok()?;
+        let hidden = String::from_utf8(self.mask(nonce, hidden)).ok()?;
+        Some(Opened { family, shown, prefix, ordinal, hidden })
+    }
+
+    /// Seals a text, or opens a sealed one.
+    fn mask(&self, nonce: &[u8; 8], text: &[u8]) -> Vec<u8> {
+        let masked = text.chunks(32).enumerate().flat_map(|(index, block)| {
+            let counter = (index as u64).to_be_bytes();
+            let stream = hmac(&self.key, &[&b"seal"[..], nonce, &counter].concat());
+            block.iter().zip(stream).map(|(byte, mask)| byte ^ mask).collect::<Vec<_>>()
+        });
+        masked.collect()
     }
 }
 

@@ -143,6 +143,7 @@ pub fn message_from_sse(stream: &str) -> Value {
                     "text_delta" => append("text"),
                     "thinking_delta" => append("thinking"),
                     "signature_delta" => block["signature"] = delta["signature"].clone(),
+                    "compaction_delta" => block["content"] = delta["content"].clone(),
                     "input_json_delta" => {
                         arguments.push_str(delta["partial_json"].as_str().unwrap_or_default());
                     }

@@ -2,8 +2,10 @@
 
 use serde_json::Value;
 
+use super::compaction;
 use super::models::Model;
 use super::modes::ThinkingPlan;
+use super::prefix::Prefix;
 use super::reply::{Block, Reply, Usage};
 use super::request::{ApiHeaders, ParsedRequest, kind_of, result_text};
 use super::verify::Verified;
@@ -25,8 +27,17 @@ pub(crate) struct Composer<'a> {
 
 impl Composer<'_> {
     /// Builds the reply.
-    pub(crate) fn compose(&self, request: &ParsedRequest, verified: Verified) -> Reply {
+    pub(crate) fn compose(&self, request: &ParsedRequest, mut verified: Verified) -> Reply {
         let seed = self.exchange.seed(&request.model, &verified.prefix.whole());
+        let (said, signer) = (user_text(request), self.exchange.signer());
+        let summary = compaction::write(request, &said, signer, self.model, &verified.boundaries);
+        let pauses = request.compaction.as_ref().is_some_and(|edit| edit.pauses);
+        if let Some(block) = &summary {
+            // The summary replaces everything before the reply.
+            verified.prefix = Prefix::new(request);
+            verified.prefix.begin_response();
+            verified.prefix.push_block("assistant", &block.json());
+        }
         let limits = Limits { stop_sequences: &request.stop_sequences, tokens: request.max_tokens };
         let draft = Draft::write(self.exchange, &seed, limits, || self.situation(request));
         let usage = Usage {
@@ -41,11 +52,14 @@ impl Composer<'_> {
             Ending::Calls => ("tool_use", None),
             Ending::Done => ("end_turn", None),
         };
+        let only_summary = summary.is_some() && pauses;
+        let pieces = if only_summary { Vec::new() } else { draft.pieces };
+        let blocks = summary.into_iter().chain(self.sign(pieces, request, verified, &seed));
         Reply {
             id: format!("msg_{}", identifier(&seed, "message", 0)),
             model: self.exchange.answer_model(&request.model),
-            blocks: self.sign(draft.pieces, request, verified, &seed),
-            stop_reason,
+            blocks: blocks.collect(),
+            stop_reason: if only_summary { compaction::KIND } else { stop_reason },
             stop_sequence,
             usage,
             input_transformations: self.api_headers.has_binding_controls().then_some(dropped),

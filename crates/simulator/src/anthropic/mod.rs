@@ -1,5 +1,6 @@
 //! The Anthropic dialect: its routes and the order of its checks.
 
+mod compaction;
 mod compose;
 mod dialogue;
 mod models;
@@ -166,10 +167,12 @@ fn validate(
         .iter()
         .filter_map(|key| Some(((*key).to_owned(), body.get(*key)?.clone())))
         .collect();
-    let request = ParsedRequest::read(body);
+    let mut request = ParsedRequest::read(body);
+    compaction::drop_replaced(&mut request);
     let model = Model::named(&request.model);
     let plan = ThinkingPlan::read(&request, model);
     if strict {
+        compaction::check(&request, &api_headers)?;
         modes::check(&request, &plan, model)?;
         modes::check_sampling(&sampling, &plan, model, &api_headers)?;
         dialogue::check(&request, model)?;
@@ -217,6 +220,12 @@ fn read(body: &Bytes) -> Result<Map<String, Value>, Refusal> {
 }
 
 fn scenario_input(body: &Map<String, Value>) -> ScenarioInput {
-    let request = ParsedRequest::read(body.clone());
-    ScenarioInput { text: compose::last_said(&request), model: request.model }
+    let mut request = ParsedRequest::read(body.clone());
+    compaction::drop_replaced(&mut request);
+    let blocks = request.turns.iter().flat_map(|turn| &turn.blocks);
+    ScenarioInput {
+        conversation: blocks.map(Value::to_string).collect::<Vec<_>>().join("\n"),
+        text: compose::last_said(&request),
+        model: request.model,
+    }
 }

@@ -24,11 +24,20 @@ impl Prefix {
     /// The prefix before the first message.
     pub(crate) fn new(request: &ParsedRequest) -> Self {
         let mut hasher = Sha256::new();
-        for list in [&request.system, &request.tools] {
+        // Tools that load later are not compared.
+        let loaded = |tool: &&Value| tool["defer_loading"] != Value::Bool(true);
+        let system: Vec<&Value> = request.system.iter().collect();
+        let tools: Vec<&Value> = request.tools.iter().filter(loaded).collect();
+        for list in [system, tools] {
             hasher.update((list.len() as u64).to_be_bytes());
             list.iter().for_each(|item| feed(&mut hasher, item));
         }
         Self { whole: hasher.finalize().into(), response: None }
+    }
+
+    /// The prefix of a turn of an earlier conversation.
+    pub(crate) fn resumed(whole: Hash) -> Self {
+        Self { whole, response: None }
     }
 
     /// Starts the next turn.

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use serde_json::{Value, json};
 
+use super::compaction;
 use crate::draft;
 use crate::fault::Frame;
 use crate::prompt_cache::CacheUse;
@@ -29,6 +30,7 @@ pub(crate) enum Block {
     Redacted { data: String },
     Text { text: String },
     ToolUse { id: String, name: String, input: Value },
+    Compaction { summary: String, signature: String },
 }
 
 /// Token counts.
@@ -50,6 +52,9 @@ impl Block {
             Self::Text { text } => json!({"type": "text", "text": text}),
             Self::ToolUse { id, name, input } => {
                 json!({"type": "tool_use", "id": id, "name": name, "input": input})
+            }
+            Self::Compaction { summary, signature } => {
+                json!({"type": compaction::KIND, "content": summary, "signature": signature})
             }
         }
     }
@@ -144,6 +149,9 @@ impl Reply {
             Block::ToolUse { id, name, .. } => {
                 json!({"type": "tool_use", "id": id, "name": name, "input": {}})
             }
+            Block::Compaction { signature, .. } => {
+                json!({"type": compaction::KIND, "content": null, "signature": signature})
+            }
         };
         frames.push(event(
             &json!({"type": "content_block_start", "index": index, "content_block": start}),
@@ -163,6 +171,9 @@ impl Reply {
                 }
             }
             Block::Redacted { .. } => {}
+            Block::Compaction { summary, .. } => {
+                frames.push(delta(index, "compaction_delta", "content", summary));
+            }
             Block::Text { text } => deltas(frames, index, "text_delta", "text", text),
             Block::ToolUse { input, .. } => {
                 frames.push(delta(index, "input_json_delta", "partial_json", ""));

@@ -6,6 +6,7 @@
 use http::HeaderMap;
 use serde_json::{Map, Value, json};
 
+use super::compaction::CompactionEdit;
 use crate::script::{AnswerFormat, Choice, Tool};
 
 /// The API version and the betas of a request.
@@ -60,6 +61,7 @@ pub(crate) struct ParsedRequest {
     pub(crate) system: Vec<Value>,
     pub(crate) tools: Vec<Value>,
     pub(crate) turns: Vec<Turn>,
+    pub(crate) compaction: Option<CompactionEdit>,
 }
 
 /// One entry of `messages`, with its content as blocks.
@@ -87,6 +89,7 @@ impl ParsedRequest {
             cache_control: take("cache_control"),
             system: blocks(take("system")),
             tools: items(take("tools")),
+            compaction: CompactionEdit::read(&take("context_management")),
             turns: items(take("messages")).into_iter().map(Turn::read).collect(),
         }
     }

@@ -2,12 +2,13 @@
 
 use serde_json::{Value, json};
 
+use super::compaction;
 use super::models::Model;
 use super::modes::{Mode, OnMismatch, ThinkingPlan};
 use super::prefix::Prefix;
 use super::request::{ParsedRequest, Turn, is_thinking, kind_of};
 use crate::refusal::Refusal;
-use crate::signing::{Opened, SignatureKind, Signer, hash};
+use crate::signing::{Hash, Opened, SignatureKind, Signer, hash};
 
 /// What the verification depends on.
 pub(crate) struct Verifier<'a> {
@@ -25,11 +26,47 @@ pub(crate) struct Verified {
     pub(crate) prefix: Prefix,
     /// The entries of `input_transformations`.
     pub(crate) dropped: Vec<Value>,
+    /// The prefix of each of the user's turns.
+    pub(crate) boundaries: Vec<Hash>,
 }
 
 enum Fate {
     Kept,
     Dropped(&'static str),
+}
+
+/// The prefixes that a thinking block may be bound to.
+struct Prefixes {
+    /// The conversation as it was sent.
+    own: Prefix,
+    /// The earlier conversations whose turns may follow a summary.
+    kept: Vec<Prefix>,
+    /// Whether the summary was the last block, so that the kept turns begin now.
+    after_summary: bool,
+}
+
+impl Prefixes {
+    fn start_turn(&mut self, turn: &Turn) {
+        // The first kept turn must be of another role than the summary, and not the operator's.
+        if std::mem::take(&mut self.after_summary) && turn.role != "user" {
+            self.kept.clear();
+        }
+        self.own.start_turn(turn);
+        self.kept.iter_mut().for_each(|kept| kept.start_turn(turn));
+    }
+
+    fn push_block(&mut self, role: &str, block: &Value) {
+        // The kept turns must follow the summary directly.
+        if std::mem::take(&mut self.after_summary) {
+            self.kept.clear();
+        }
+        self.own.push_block(role, block);
+        self.kept.iter_mut().for_each(|kept| kept.push_block(role, block));
+    }
+
+    fn hold(&self, binding: Hash) -> bool {
+        self.own.binding() == binding || self.kept.iter().any(|kept| kept.binding() == binding)
+    }
 }
 
 /// Accepts a history without verification.
@@ -41,7 +78,7 @@ pub(crate) fn accept_unverified(request: &ParsedRequest) -> Verified {
             prefix.push_block(&turn.role, block);
         }
     }
-    Verified { prefix, dropped: Vec::new() }
+    Verified { prefix, dropped: Vec::new(), boundaries: Vec::new() }
 }
 
 impl Verifier<'_> {
@@ -50,14 +87,24 @@ impl Verifier<'_> {
         check_places(request, self.plan)?;
         self.check_sequence(request)?;
         let latest = request.last_assistant_run().unwrap_or(usize::MAX);
-        let mut prefix = Prefix::new(request);
-        let mut dropped = Vec::new();
+        let start = Prefix::new(request);
+        let mut prefixes = Prefixes { own: start.clone(), kept: Vec::new(), after_summary: false };
+        let (mut dropped, mut boundaries) = (Vec::new(), Vec::new());
         for (index, turn) in request.turns.iter().enumerate() {
-            prefix.start_turn(turn);
+            if !turn.is_assistant() {
+                boundaries.push(prefixes.own.whole());
+            }
+            prefixes.start_turn(turn);
             for (at, block) in turn.blocks.iter().enumerate() {
+                let path = format!("messages.{index}.content.{at}");
+                if compaction::is_summary(block) {
+                    prefixes.own.push_block(&turn.role, block);
+                    prefixes.kept = compaction::verify(block, &path, self.signer, &start)?;
+                    prefixes.after_summary = true;
+                    continue;
+                }
                 if turn.is_assistant() && is_thinking(block) {
-                    let path = format!("messages.{index}.content.{at}");
-                    match self.check_block(block, &path, index >= latest, &prefix)? {
+                    match self.check_block(block, &path, index >= latest, &prefixes)? {
                         Fate::Kept => {}
                         Fate::Dropped(reason) => {
                             dropped.push(
@@ -67,10 +114,10 @@ impl Verifier<'_> {
                         }
                     }
                 }
-                prefix.push_block(&turn.role, block);
+                prefixes.push_block(&turn.role, block);
             }
         }
-        Ok(Verified { prefix, dropped })
+        Ok(Verified { prefix: prefixes.own, dropped, boundaries })
     }
 
     /// Refuses a tool loop from whose last message some of the thinking is missing: a block was
@@ -101,7 +148,7 @@ impl Verifier<'_> {
         block: &Value,
         path: &str,
         latest: bool,
-        prefix: &Prefix,
+        prefixes: &Prefixes,
     ) -> Result<Fate, Refusal> {
         let (kind, signature) = signature_of(block);
         let member = if kind == SignatureKind::Thinking { "signature" } else { "data" };
@@ -113,7 +160,7 @@ impl Verifier<'_> {
         if opened.shown != hash(&[shown.as_bytes()]) {
             return Err(if latest { modified(path) } else { Refusal::invalid(invalid()) });
         }
-        self.check_binding(&opened, prefix).map_err(|()| {
+        self.check_binding(&opened, prefixes).map_err(|()| {
             Refusal::invalid(format!(
                 "{}. The block is bound to a different conversation. Remove the block, or set `thinking.block_binding.prefix_mismatch_behavior` to \"drop_block\".",
                 invalid()
@@ -121,14 +168,14 @@ impl Verifier<'_> {
         })
     }
 
-    fn check_binding(&self, opened: &Opened, prefix: &Prefix) -> Result<Fate, ()> {
+    fn check_binding(&self, opened: &Opened, prefixes: &Prefixes) -> Result<Fate, ()> {
         // A model silently drops thinking that it cannot read.
         if !self.model.reads(&opened.family) {
             return Ok(Fate::Dropped("model_binding_mismatch"));
         }
         let asked_for = self.plan.binding.is_some() && self.model.preserved;
         let enforced = self.prefix_binding || asked_for;
-        if !enforced || opened.prefix == prefix.binding() {
+        if !enforced || prefixes.hold(opened.prefix) {
             return Ok(Fate::Kept);
         }
         match self.plan.binding {
@@ -169,13 +216,18 @@ fn check_places(request: &ParsedRequest, plan: &ThinkingPlan) -> Result<(), Refu
     check_open_loop(request, plan)
 }
 
+/// The first block of a turn that is not a summary of earlier turns.
+fn first_block(turn: &Turn) -> Option<&Value> {
+    turn.blocks.iter().find(|block| kind_of(block) != compaction::KIND)
+}
+
 fn check_turn(
     turn: &Turn,
     index: usize,
     next: Option<&Turn>,
     plan: &ThinkingPlan,
 ) -> Result<(), Refusal> {
-    let first = turn.blocks.first();
+    let first = first_block(turn);
     if plan.mode == Mode::Manual
         && let Some(first) = first
         && !is_thinking(first)
@@ -215,7 +267,7 @@ fn check_open_loop(request: &ParsedRequest, plan: &ThinkingPlan) -> Result<(), R
     let Some(index) = request.last_assistant_run() else {
         return Ok(());
     };
-    let first = request.turns.get(index).and_then(|turn| turn.blocks.first());
+    let first = request.turns.get(index).and_then(first_block);
     match first {
         Some(first) if !is_thinking(first) => Err(Refusal::invalid(format!(
             "messages.{index}.content.0.type: Expected `thinking` or `redacted_thinking`, but found `{}`. When `thinking` is enabled, a final `assistant` message must start with a thinking block (preceeding the lastmost set of `tool_use` and `tool_result` blocks). We recommend you include thinking blocks from previous turns. To avoid this requirement, disable `thinking`.",

@@ -245,7 +245,12 @@ fn scenario_input(model: &str, body: &Map<String, Value>) -> ScenarioInput {
     let body =
         shape::read(body.clone(), &schema::GENERATE, schema::IN_PATH, false).unwrap_or_default();
     let request = ParsedRequest::read(model, body);
-    ScenarioInput { text: compose::last_said(&request), model: request.model }
+    let parts = request.contents.iter().flat_map(|content| &content.parts);
+    ScenarioInput {
+        conversation: parts.map(Value::to_string).collect::<Vec<_>>().join("\n"),
+        text: compose::last_said(&request),
+        model: request.model,
+    }
 }
 
 /// The parts of the prompt, in the order in which the provider reads them.

@@ -116,7 +116,11 @@ impl ParsedRequest {
     /// The input of a scenario's `when`.
     pub(super) fn scenario_input(&self) -> ScenarioInput {
         let texts: Vec<&str> = self.last_entries().map(text).collect();
-        ScenarioInput { model: self.model().to_owned(), text: texts.join("\n") }
+        ScenarioInput {
+            model: self.model().to_owned(),
+            text: texts.join("\n"),
+            conversation: Value::from(self.messages.clone()).to_string(),
+        }
     }
 
     /// What the reply depends on, apart from the seed.

@@ -136,7 +136,11 @@ impl ParsedRequest {
     /// The input of a scenario's `when`.
     pub(crate) fn scenario_input(&self) -> ScenarioInput {
         let texts: Vec<String> = self.last_entries().map(text).collect();
-        ScenarioInput { model: self.model().to_owned(), text: texts.join("\n") }
+        ScenarioInput {
+            model: self.model().to_owned(),
+            text: texts.join("\n"),
+            conversation: self.get("messages").to_string(),
+        }
     }
 
     /// The user's last text.

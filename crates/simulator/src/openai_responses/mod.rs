@@ -1,5 +1,6 @@
 //! The OpenAI Responses dialect: its routes and the order of its checks.
 
+mod compact;
 mod compose;
 mod dialogue;
 mod events;
@@ -37,6 +38,7 @@ use crate::exchange::{Content, Exchange, ScenarioInput};
 use crate::fault::Frame;
 use crate::prompt_cache::PromptPart;
 use crate::refusal::Refusal;
+use crate::signing::Signer;
 use crate::style::SignatureStyle;
 use crate::{RequestId, Simulator, openai};
 
@@ -57,6 +59,7 @@ fn routes() -> Router<Arc<Simulator>> {
     Router::new()
         .route("/v1/responses", post(create).get(upgrade))
         .route("/v1/responses/input_tokens", post(input_tokens))
+        .route("/v1/responses/compact", post(compact_conversation))
         .route("/v1/responses/{id}", get(retrieve).delete(forget))
         .layer(Extension(Arc::new(ResponseStore::default())))
 }
@@ -109,6 +112,29 @@ async fn input_tokens(
     }
 }
 
+async fn compact_conversation(
+    State(simulator): State<Arc<Simulator>>,
+    Extension(responses): Extension<Arc<ResponseStore>>,
+    Extension(id): Extension<RequestId>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Response {
+    let compacted = || {
+        let exchange = Exchange::open(&simulator, &DIALECT, &headers)?;
+        exchange.refuse_on_demand()?;
+        // An open server has no such path.
+        if exchange.style() == SignatureStyle::Empty {
+            return Err(Refusal::new(StatusCode::NOT_FOUND, "Not found"));
+        }
+        let request = validate(&exchange, &responses, &headers, read(&body)?, Endpoint::Compact)?;
+        Ok(Json(compact::compact(&exchange, &request)))
+    };
+    match compacted() {
+        Ok(compacted) => compacted.into_response(),
+        Err(refusal) => Refusal::respond(refusal, &DIALECT, &id),
+    }
+}
+
 /// Clients that try a WebSocket first fall back to HTTP on this status.
 async fn upgrade(Extension(id): Extension<RequestId>, headers: HeaderMap) -> Response {
     let refusal = if headers.contains_key(header::UPGRADE) {
@@ -156,7 +182,7 @@ async fn answer(
 ) -> Result<Response, Refusal> {
     let mut exchange = Exchange::open(simulator, &DIALECT, headers)?;
     let json = read(body)?;
-    exchange.apply_scenario(|| scenario_input(&json, responses)).await?;
+    exchange.apply_scenario(|| scenario_input(&json, responses, &simulator.signer)).await?;
     let is_llama_cpp = llama_cpp::is_wanted(&exchange, headers)?;
     let is_vllm = vllm::is_wanted(&exchange, headers)?;
     if is_llama_cpp || is_vllm {
@@ -241,7 +267,16 @@ fn read(body: &Bytes) -> Result<Map<String, Value>, Refusal> {
     }
 }
 
-fn scenario_input(body: &Map<String, Value>, responses: &ResponseStore) -> ScenarioInput {
+fn scenario_input(
+    body: &Map<String, Value>,
+    responses: &ResponseStore,
+    signer: &Signer,
+) -> ScenarioInput {
     let request = ParsedRequest::read(body.clone(), responses);
-    ScenarioInput { text: request.last_said(), model: request.model }
+    let read = request.items.iter().map(|item| compact::read(item, signer));
+    ScenarioInput {
+        conversation: read.collect::<Vec<_>>().join("\n"),
+        text: request.last_said(),
+        model: request.model,
+    }
 }

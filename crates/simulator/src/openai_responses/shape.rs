@@ -21,6 +21,7 @@ use crate::shape::{
 pub(crate) enum Endpoint {
     Responses,
     InputTokens,
+    Compact,
 }
 
 /// The request asks for a response, not for a token count.
@@ -110,7 +111,7 @@ const FORMAT: Shape = Shape::Tagged(&Tagged {
 
 /// Refuses a body of the wrong shape.
 pub(crate) fn check(body: &Map<String, Value>, endpoint: Endpoint) -> Result<(), Refusal> {
-    let flags = if endpoint == Endpoint::Responses { RESPONSES } else { 0 };
+    let flags = if endpoint == Endpoint::InputTokens { 0 } else { RESPONSES };
     Checker { flags, null_is_absent: true, unknown_first: false, refuse }.check(body, &BODY)?;
     let get = |key: &str| body.get(key).unwrap_or(&Value::Null);
     check_presence(body, endpoint)?;
@@ -142,11 +143,11 @@ fn is_id(path: &[Step<'_>]) -> bool {
 fn check_presence(body: &Map<String, Value>, endpoint: Endpoint) -> Result<(), Refusal> {
     let has = |key: &str| body.get(key).is_some_and(|value| !value.is_null());
     let named = body.get("model").and_then(Value::as_str);
-    if endpoint == Endpoint::Responses && named.is_none_or(str::is_empty) && !has("prompt") {
+    if endpoint != Endpoint::InputTokens && named.is_none_or(str::is_empty) && !has("prompt") {
         return Err(missing("model"));
     }
     let sources = ["input", "previous_response_id", "prompt", "conversation"];
-    if endpoint == Endpoint::Responses && !sources.iter().any(|key| has(key)) {
+    if endpoint != Endpoint::InputTokens && !sources.iter().any(|key| has(key)) {
         let message = "One of \"input\" or \"previous_response_id\" or 'prompt' or 'conversation' must be provided.";
         return Err(refused("input", Some("missing_required_parameter"), message));
     }

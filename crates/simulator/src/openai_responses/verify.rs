@@ -5,6 +5,7 @@ use std::collections::HashSet;
 
 use http::StatusCode;
 
+use super::compact;
 use super::item_ids;
 use super::refusal::input_refusal;
 use super::request::{Item, ItemKind, ParsedRequest, is_reference};
@@ -52,6 +53,7 @@ impl Verifier<'_> {
                     check_following(item, position, request.items.get(index + 1))?;
                 }
                 (ItemKind::Call, _) => self.check_call(item, &known)?,
+                (ItemKind::Other, _) => compact::verify(item, self.signer)?,
                 _ => {}
             }
         }
@@ -77,7 +79,7 @@ impl Verifier<'_> {
         let reads = |family: &str| self.family.is_none_or(|own| own == family);
         let opened = opened.filter(|opened| reads(&opened.family));
         let Some(opened) = opened else {
-            return Err(unverified(&abridged(encrypted), UNREADABLE));
+            return Err(unreadable(encrypted));
         };
         if let Some(id) = id
             && name != Some(opened.shown)
@@ -106,6 +108,11 @@ impl Verifier<'_> {
 
 const UNREADABLE: &str = "Encrypted content could not be decrypted or parsed.";
 const MISNAMED: &str = "Encrypted content item_id did not match the target item id.";
+
+/// The refusal of a value that this identity cannot open.
+pub(crate) fn unreadable(encrypted: &str) -> Refusal {
+    unverified(&abridged(encrypted), UNREADABLE)
+}
 
 fn unverified(what: &str, reason: &str) -> Refusal {
     Refusal {

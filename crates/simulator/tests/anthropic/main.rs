@@ -4,6 +4,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod compaction;
 mod refusals;
 mod replies;
 mod thinking;

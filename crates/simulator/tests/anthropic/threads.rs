@@ -78,8 +78,7 @@ async fn thread_that_does_not_fit_is_refused() {
     }
     let slow = [BETA, &[("x-simulator-fault", "head-delay:ms=300")]].concat();
     let body = next();
-    let (slow, fast) =
-        tokio::join!(server.post(&body, &slow), refused(&server, &body, &[]));
+    let (slow, fast) = tokio::join!(server.post(&body, &slow), refused(&server, &body, &[]));
     assert_eq!((slow.status, fast), (200, (409, json!("thread_continue_in_flight"))));
 }
 

@@ -266,6 +266,7 @@ pub(crate) fn assemble(events: &[Value]) -> Value {
                     }
                     "text" => assert_eq!(block["text"], ""),
                     "tool_use" => assert_eq!(block["input"], json!({})),
+                    "compaction" => assert_eq!(block["content"], Value::Null),
                     "redacted_thinking" => {
                         assert!(block["data"].as_str().unwrap().starts_with("++//"));
                     }
@@ -282,6 +283,7 @@ pub(crate) fn assemble(events: &[Value]) -> Value {
                     "thinking_delta" => ("thinking", "thinking"),
                     "signature_delta" => ("thinking", "signature"),
                     "input_json_delta" => ("tool_use", "partial_json"),
+                    "compaction_delta" => ("compaction", "content"),
                     other => panic!("{other}"),
                 };
                 assert_eq!(block["type"], kind);
@@ -293,6 +295,7 @@ pub(crate) fn assemble(events: &[Value]) -> Value {
                         block["signature"] = piece.into();
                     }
                     "partial_json" => input.push_str(piece),
+                    "content" => block["content"] = piece.into(),
                     _ => {
                         block[member] = (block[member].as_str().unwrap().to_owned() + piece).into();
                     }

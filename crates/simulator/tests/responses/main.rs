@@ -3,6 +3,7 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod compact;
 mod reasoning;
 mod replies;
 mod requests;
