@@ -108,6 +108,8 @@ impl Loss {
         };
         let changes = match subject {
             LossSubject::N | LossSubject::Logprobs => true,
+            // What a provider stores is a part of what the model has to read.
+            LossSubject::MediaFile | LossSubject::CachedContent | LossSubject::StoredPrompt => true,
             // A simpler schema still gives the same shape.
             LossSubject::Output => *reason != LossReason::Schema,
             LossSubject::Stop => *reason != LossReason::Empty,
@@ -286,6 +288,8 @@ mod tests {
         assert!(omitted(LossSubject::Stop, LossReason::NoPlace));
         assert!(!omitted(LossSubject::Stop, LossReason::Empty));
         assert!(!omitted(LossSubject::Seed, LossReason::NoPlace));
+        assert!(omitted(LossSubject::MediaFile, LossReason::ForeignFile));
+        assert!(!omitted(LossSubject::Media, LossReason::NoPlace));
     }
 
     #[test]

@@ -44,8 +44,9 @@ macro_rules! terms {
 terms! {
 /// The part or the setting that a loss is about.
 LossSubject or Other {
-    Message "message", SystemMessage "system_message", MessageName "message.name" =>
-        "a message, a system message, the name of its author";
+    Message "message", SystemMessage "system_message", MessageName "message.name",
+    Compaction "compaction" =>
+        "a message, a system message, the name of its author, a summary of earlier messages";
     Text "text", TextSignature "text.signature", Citations "citations",
     CitationsQuote "citations.quote", Refusal "refusal",
     StopDetailsCategory "stop_details.category" =>
@@ -66,8 +67,9 @@ LossSubject or Other {
     ToolResultIsError "tool_result.is_error", ToolResultSettings "tool_result.settings" =>
         "the result of a tool call";
     Media "media", MediaName "media.name", MediaSettings "media.settings",
-    Document "document" =>
-        "an image, audio, a video or a file; its name; how to read it; a document that is text";
+    MediaFile "media.file", Document "document" =>
+        "an image, audio, a video or a file; its name; how to read it; a file that a provider \
+         stores; a document that is text";
     Block "block", Member "member", Extra "extra", CacheControl "cache_control",
     Caller "caller", Context "context", DeferLoading "defer_loading", State "state",
     Template "template", Raw "raw", ForwardedProps "forwardedProps", Custom "custom",
@@ -85,9 +87,9 @@ LossSubject or Other {
     FrequencyPenalty "frequency_penalty" => "limits and sampling";
     N "n", Logprobs "logprobs" => "several answers, the probabilities of tokens";
     User "user", CacheKey "cache_key", Store "store", StoredResponse "stored_response",
-    CountTokens "count_tokens" =>
-        "the end user, the cache key, whether the response is stored, a stored response that the \
-         request refers to, the token count";
+    CachedContent "cached_content", StoredPrompt "prompt", CountTokens "count_tokens" =>
+        "the end user, the cache key, whether the response is stored; a response, a part of the \
+         conversation or a prompt that a provider stores and the request refers to; the token count";
 }
 }
 

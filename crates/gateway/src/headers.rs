@@ -27,7 +27,7 @@ const IDENTITY: HeaderValue = HeaderValue::from_static("identity");
 const BETA: HeaderName = HeaderName::from_static(BETA_HEADER);
 
 /// Headers of one connection. They are never forwarded.
-const HOP_BY_HOP: [&str; 9] = [
+pub const HOP_BY_HOP: [&str; 9] = [
     "connection",
     "keep-alive",
     "proxy-authenticate",
@@ -38,6 +38,9 @@ const HOP_BY_HOP: [&str; 9] = [
     "transfer-encoding",
     "upgrade",
 ];
+
+/// Headers of a turn for which the gateway has values of its own.
+pub const OWN_VALUES: [&str; 4] = ["host", "content-length", "expect", "accept-encoding"];
 
 /// How a request body is treated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,11 +74,10 @@ pub fn upstream(client: &HeaderMap, backend: &Backend, body: Body) -> HeaderMap 
     let mut headers = HeaderMap::with_capacity(client.len());
     for (name, value) in client {
         let ours = match name.as_str() {
-            "host" | "content-length" | "expect" => true,
-            name if KEYS.contains(&name) => backend.auth != Auth::Passthrough,
             // The gateway reads the reply while it passes, so it must not be compressed.
             "accept-encoding" => body == Body::Read,
-            _ => false,
+            name if KEYS.contains(&name) => backend.auth != Auth::Passthrough,
+            name => OWN_VALUES.contains(&name),
         };
         if !ours && is_forwarded(name, &named) {
             headers.append(name, value.clone());
@@ -108,7 +110,7 @@ pub fn client(upstream: &HeaderMap, auth: &Auth) -> HeaderMap {
         .collect()
 }
 
-/// The headers of a translated request. None of the client's headers apply to another dialect.
+/// The headers of a translated request. Apart from betas, none of the client's headers apply.
 pub fn translated(
     incoming: &IncomingRequest,
     backend: &Backend,
@@ -124,6 +126,12 @@ pub fn translated(
             value.set_sensitive(key.as_ref().is_some_and(|key| key.0 == *name));
             headers.insert(*name, value);
         }
+    }
+    // The client's own members may need its betas.
+    if incoming.dialect.name() == backend.dialect.name() {
+        let betas = incoming.headers.get_all(BETA).iter().filter_map(|value| value.to_str().ok());
+        let betas: Vec<&str> = betas.flat_map(|value| value.split(',')).map(str::trim).collect();
+        patch_betas(&mut headers, &betas, false);
     }
     headers
 }

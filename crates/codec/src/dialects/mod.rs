@@ -27,6 +27,7 @@ pub mod anthropic;
 pub mod blocks;
 pub mod client_defaults;
 pub mod client_headers;
+pub mod compaction;
 pub mod events;
 pub mod gemini;
 pub mod model_paths;

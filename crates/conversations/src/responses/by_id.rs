@@ -22,7 +22,7 @@ use crate::body::{self, Answer, plain};
 use crate::sealed_store::{SealedKind, fault};
 
 const RESPONSES: &str = "/v1/responses/";
-/// The path that compacts a conversation. Only the backend can answer it.
+/// The path that compacts a conversation.
 const COMPACT: &str = "compact";
 /// The default and the maximum number of items in a list.
 const PAGE: (usize, usize) = (20, 100);
@@ -76,10 +76,9 @@ impl Responses {
     pub async fn state(self: &Arc<Self>, incoming: IncomingRequest, body: Bytes) -> Answer {
         let owner = credential_fingerprint(&callers_key(&incoming));
         let found = match incoming.path.strip_prefix(RESPONSES) {
-            Some(COMPACT) => match self.check_references(&owner, &incoming, &body).await {
-                Ok(()) => return self.forward(incoming, body).await,
-                Err(fault) => Err(fault),
-            },
+            Some(COMPACT) if incoming.method == Method::POST => {
+                return self.compact(&owner, incoming, body).await;
+            }
             Some(rest) => self.response(&owner, &incoming, rest).await,
             None => self.conversations(&owner, &incoming, &body).await,
         };
@@ -135,7 +134,7 @@ impl Responses {
         plain(self.gateway.reject(incoming, &fault))
     }
 
-    async fn forward(&self, incoming: IncomingRequest, body: Bytes) -> Answer {
+    pub(super) async fn forward(&self, incoming: IncomingRequest, body: Bytes) -> Answer {
         let body = Full::new(body).map_err(|never| match never {}).boxed_unsync();
         plain(self.gateway.forward_request(incoming, body).await)
     }

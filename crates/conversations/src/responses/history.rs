@@ -1,10 +1,7 @@
 //! Finds the history that a request refers to.
 
-use bytes::Bytes;
 use throughline_canonical::{Fault, FaultKind};
 use throughline_codec::dialects::openai_responses::state::{StatefulRequest, needs_its_maker};
-use throughline_gateway::IncomingRequest;
-use throughline_gateway::turn::request::decompress_body;
 
 use super::Responses;
 use super::stored::{StoredResponse, is_plain};
@@ -122,24 +119,5 @@ impl Responses {
             History::Known { turns, head } => Ok((turns, head)),
             History::Unknown(fault) => Err(fault),
         }
-    }
-
-    /// Checks that a forwarded request points to nothing of another owner.
-    pub(super) async fn check_references(
-        &self,
-        owner: &str,
-        incoming: &IncomingRequest,
-        raw: &Bytes,
-    ) -> Result<(), Fault> {
-        let settings = self.gateway.settings();
-        let body = decompress_body(&settings, &incoming.headers, raw)?;
-        if body.is_empty() {
-            return Ok(());
-        }
-        let request = StatefulRequest::read(&body, settings.limits.json_depth)?;
-        request.check()?;
-        self.history(owner, &request).await?;
-        self.items(owner, &request.references()).await?;
-        Ok(())
     }
 }

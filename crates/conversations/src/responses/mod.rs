@@ -11,6 +11,7 @@
 //! and `conversation` answer requests about stored responses.
 
 mod by_id;
+mod compact;
 mod conversation;
 mod copy;
 mod create;

@@ -226,12 +226,8 @@ impl Socket {
     fn new_request(&self) -> IncomingRequest {
         IncomingRequest {
             method: http::Method::POST,
-            dialect: self.incoming.dialect,
-            path: self.incoming.path.clone(),
-            query: self.incoming.query.clone(),
-            headers: self.incoming.headers.clone(),
-            pin: self.incoming.pin.clone(),
             began: Instant::now(),
+            ..self.incoming.clone()
         }
     }
 }

@@ -73,7 +73,9 @@ impl Threads {
         raw: Bytes,
         permit: OwnedSemaphorePermit,
     ) -> Answer {
-        let expanded = match self.read(&incoming, &raw).await {
+        let generates = incoming.dialect.operation(&incoming.path) == Some(Operation::Generate);
+        let stores = generates && self.stores_threads();
+        let expanded = match self.read(&incoming, &raw, stores).await {
             Ok(Some(expanded)) => expanded,
             Ok(None) => return plain(self.gateway.turn(incoming, raw, permit).await),
             Err(fault) => return plain(self.gateway.reject(&incoming, &fault)),
@@ -94,7 +96,7 @@ impl Threads {
 
     /// A request with the whole conversation of its thread, for a report. Nothing is stored.
     pub async fn expand(&self, incoming: &mut IncomingRequest, raw: Bytes) -> Result<Bytes, Fault> {
-        match self.read(incoming, &raw).await? {
+        match self.read(incoming, &raw, false).await? {
             Some(expanded) => {
                 drop_body_headers(incoming);
                 Ok(expanded.body)
@@ -103,11 +105,13 @@ impl Threads {
         }
     }
 
-    /// Reads a request and loads its thread. `None` if it names none.
+    /// Reads a request and loads its thread. `None` if it names none. `stores` says whether its reply
+    /// becomes a part of the thread.
     async fn read(
         &self,
         incoming: &IncomingRequest,
         raw: &Bytes,
+        stores: bool,
     ) -> Result<Option<ExpandedRequest>, Fault> {
         let settings = self.gateway.settings();
         let body = decompress_body(&settings, &incoming.headers, raw)?;
@@ -118,8 +122,6 @@ impl Threads {
             return Ok(None);
         };
         let owner = credential_fingerprint(&callers_key(incoming));
-        let generates = incoming.dialect.operation(&incoming.path) == Some(Operation::Generate);
-        let stores = generates && self.stores_threads();
         let messages = || ThreadTurn { messages: request.messages(), ..ThreadTurn::default() };
         let previous = match &request.action {
             ThreadAction::Create => {

@@ -124,9 +124,10 @@ impl Threads {
     /// Stores a turn with its reply.
     pub(super) async fn store(&self, turn: NewTurn, message: AddedMessage) {
         let key = MessageKey::new(&turn.owner, &message.id);
-        let written = self.write(&key, turn, message).await;
-        if let Err(error) = written {
-            tracing::error!(error = &error as &dyn std::error::Error, "{error}");
+        // The message cannot be continued then, and its client sends everything again.
+        if let Err(error) = self.write(&key, turn, message).await {
+            let why = format!("the message `{}` of a thread: {error}", key.id);
+            self.sealed_store.health.record_dropped(1, &why);
         }
     }
 

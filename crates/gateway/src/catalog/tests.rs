@@ -60,6 +60,7 @@ fn every_known_model_has_its_form() {
         ("claude-fable-5", Some(Adaptive), Never, true),
         ("claude-mythos-5", Some(Adaptive), Never, true),
         ("claude-fable-5-1", Some(Adaptive), Never, true),
+        ("claude-fable-5-2", Some(Adaptive), Never, true),
         ("claude-mythos-5-2", Some(Adaptive), Never, true),
         ("claude-opus-5-5", Some(Adaptive), Never, true),
         ("claude-sonnet-5-5", Some(Adaptive), BetweenTools, true),
@@ -145,11 +146,17 @@ fn longest_pattern_wins() {
         ("claude-opus-4-5-20251101", Some(64000)),
         ("claude-opus-4-6", Some(128_000)),
         ("claude-sonnet-4-5", Some(64000)),
+        ("claude-fable-5-2", Some(128_000)),
+        ("claude-mythos-5-2", Some(128_000)),
         ("claude-next", Some(128_000)),
         ("gpt-4o", Some(16384)),
         ("house-model", None),
     ] {
         assert_eq!(find(name).max_output, most, "{name}");
+    }
+    for name in ["claude-fable-5-2", "claude-mythos-5-2-20261109"] {
+        let model = find(name);
+        assert_eq!((model.context, model.preserved), (Some(1_000_000), true), "{name}");
     }
     for (name, when) in [
         ("gpt-5.3", ResponsesForTools::Never),

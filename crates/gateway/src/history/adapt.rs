@@ -78,6 +78,8 @@ pub(crate) struct SentPart {
     pub(crate) prefix_record: PrefixRecord,
     /// The prefix it follows now, if prefixes matter.
     pub(crate) prefix: Option<Prefix>,
+    /// Whether it follows a summary that the provider wrote.
+    pub(crate) after_summary: bool,
     /// Its position in the body: message index, block index.
     pub(crate) position: Option<(usize, usize)>,
 }
@@ -209,6 +211,7 @@ impl HistoryRules<'_> {
                 message,
                 tried: past.tried,
                 prefix_record: past.prefix_record,
+                after_summary: false,
                 prefix: None,
                 position: None,
             });
@@ -248,6 +251,7 @@ impl HistoryRules<'_> {
                 message,
                 tried: past.tried,
                 prefix_record: past.prefix_record,
+                after_summary: false,
                 prefix: None,
                 position: None,
             });

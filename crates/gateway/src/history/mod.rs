@@ -3,6 +3,7 @@
 
 pub(crate) mod adapt;
 pub(crate) mod client_paths;
+pub(crate) mod compaction;
 pub(crate) mod missing_call_ids;
 pub(crate) mod normalize;
 pub(crate) mod prefix_guard;

@@ -8,7 +8,7 @@ use throughline_codec::dialects::blocks::outline::Outline;
 use throughline_codec::dialects::blocks::prefix::{Prefixes, after_block};
 
 use crate::history::adapt::{AdaptedHistory, SentPart};
-use crate::thinking::guard::Guard;
+use crate::thinking::guard::{BlockPlace, Guard};
 
 /// The guard's mode for one request.
 #[derive(Clone, Copy, Debug)]
@@ -37,9 +37,11 @@ impl PrefixGuard {
         }
         let prefix = record_prefixes(body, &mut adapted.sent);
         let is_stale = |sent: &SentPart| {
-            let current = sent.prefix;
-            current
-                .is_some_and(|current| self.mode.is_stale(current, sent.prefix_record, sent.tried))
+            let SentPart { after_summary, tried, .. } = *sent;
+            sent.prefix.is_some_and(|prefix| {
+                let place = BlockPlace { prefix, after_summary, tried };
+                self.mode.is_stale(place, sent.prefix_record)
+            })
         };
         let sent = adapted.sent.iter().enumerate();
         GuardResult {
@@ -109,6 +111,7 @@ pub(crate) fn record_prefixes(body: &[u8], sent: &mut [SentPart]) -> Option<Pref
             _ => prefixes.before_message(message),
         };
         sent.prefix = Some(current);
+        sent.after_summary = prefixes.is_after_summary(message);
         sent.position = Some((message, index));
         running = Some((message, key.map_or(current, |key| after_block(current, &key))));
     }

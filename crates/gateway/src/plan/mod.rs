@@ -174,12 +174,18 @@ impl Gateway {
             return LaneChoice::Translate;
         }
         if let Some(outline) = &request.outline {
-            return LaneChoice::Outlined(outline);
+            return match self.has_foreign_compaction(attempt, outline) {
+                true => LaneChoice::Translate,
+                false => LaneChoice::Outlined(outline),
+            };
         }
         let Some(outline) = request.opaque_outline().filter(|_| can_pass(attempt)) else {
             return LaneChoice::Translate;
         };
         let dropped = match request.canonical() {
+            Ok(accepted) if self.has_foreign_item(attempt, &accepted.request.messages) => {
+                return LaneChoice::Translate;
+            }
             Ok(accepted) => self.dropped_parts(attempt, &accepted.request).await,
             Err(_) => DroppedParts::default(),
         };

@@ -48,6 +48,21 @@ pub(crate) fn check(attempt: &Attempt<'_>, losses: &[Loss]) -> Result<(), Fault>
     Err(Fault::at(member, why).with_code(CODE))
 }
 
+/// Refuses the request if it refers to a conversation that this backend cannot have: it would be
+/// answered from a part of the conversation. Nobody can accept that.
+pub(crate) fn check_state(attempt: &Attempt<'_>, losses: &[Loss]) -> Result<(), Fault> {
+    let is_state =
+        |loss: &Loss| matches!(loss, Loss::PartOmitted { part: LossSubject::StoredResponse, .. });
+    if !losses.iter().any(is_state) {
+        return Ok(());
+    }
+    let why = format!(
+        "not found at backend `{}`, nor is the conversation stored here; send the whole conversation",
+        attempt.backend.name
+    );
+    Err(Fault::at("previous_response_id", why).with_code("previous_response_not_found"))
+}
+
 /// The losses that a caller accepts.
 #[derive(Debug, Default)]
 struct AcceptedLosses {

@@ -90,6 +90,7 @@ impl Gateway {
             self.restore_call_ids(&attempt.request.scope, &mut draft.request.messages).await;
         }
         draft.choose_dialect();
+        draft.expand_compactions(self)?;
         draft.rewrite_custom_tools();
         let ids = CallIds::new(&draft.request, &random::id());
         draft.normalize();
@@ -104,6 +105,7 @@ impl Gateway {
         let (mut written, counted) = draft.write(&past.adapted);
         let result = draft.guard(self, &mut written, &mut past);
         let mut outgoing = draft.finish(written, &mut past.adapted);
+        strict_settings::check_state(attempt, &draft.losses)?;
         if attempt.request.operation == Operation::Generate {
             strict_settings::check(attempt, &draft.losses)?;
         }
@@ -222,6 +224,12 @@ impl<'a> Draft<'a> {
     fn choose_dialect(&mut self) {
         (self.to.dialect, self.to.profile) =
             dialect_for(self.attempt.backend, &self.request, &self.losses, &self.to.known);
+    }
+
+    /// Writes summaries of earlier turns as text, if the backend did not make them.
+    fn expand_compactions(&mut self, gateway: &Gateway) -> Result<(), Fault> {
+        let (messages, losses) = (&mut self.request.messages, &mut self.losses);
+        gateway.expand_compactions(self.attempt, self.to.dialect.name(), messages, losses)
     }
 
     fn rewrite_custom_tools(&mut self) {

@@ -16,9 +16,10 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use throughline_canonical::{
-    Block, BlockStart, Delta, EndReason, Event, Fault, FaultKind, Fold, Loss, Origin, Prefix,
-    ThinkingKind,
+    Block, BlockKey, BlockStart, Delta, EndReason, Event, Fault, FaultKind, Fold, Loss, Origin,
+    Prefix, ThinkingKind,
 };
+use throughline_codec::dialects::compaction::Compaction;
 use throughline_codec::dialects::passthrough::Passthrough;
 use throughline_codec::dialects::{ClientDialect, ReplyReader};
 
@@ -299,9 +300,21 @@ impl Relay {
                 return;
             }
             self.sign(index, position, None, out);
+            self.fold.push(&event);
+            self.remember_summary(position);
+        } else {
+            self.fold.push(&event);
         }
-        self.fold.push(&event);
         out(&event);
+    }
+
+    /// Remembers who wrote a summary of earlier turns. Only its maker can check or read it.
+    fn remember_summary(&self, position: usize) {
+        if let Some(Block::Opaque { dialect, value }) = self.fold.reply().content.get(position)
+            && let Some(summary) = Compaction::read(dialect, value)
+        {
+            self.register(summary.key(), "", None, false);
+        }
     }
 
     /// Whether the end of a block must wait for the next event.
@@ -418,14 +431,20 @@ impl Relay {
 
     /// Remembers thinking in the form in which the client will send it back.
     fn remember(&self, block: &Block, made: Option<Prefix>, cut: bool) {
-        let binds_text = self.sent.client.defaults().signature_binds_text;
-        let Some(key) = client_key(block, binds_text).filter(|_| self.in_conversation) else {
-            return;
-        };
         let text = match block {
             Block::Thinking { text, .. } => text.as_str(),
             _ => "",
         };
+        let binds_text = self.sent.client.defaults().signature_binds_text;
+        if let Some(key) = client_key(block, binds_text) {
+            self.register(key, text, made, cut);
+        }
+    }
+
+    fn register(&self, key: BlockKey, text: &str, made: Option<Prefix>, cut: bool) {
+        if !self.in_conversation {
+            return;
+        }
         let captured = CapturedBlock {
             key,
             kind: ThinkingKind::Thinking,

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use throughline_canonical::{Block, EndReason, Event, Fold, Prefix};
+use throughline_codec::dialects::compaction::Compaction;
 
 use crate::gateway::Gateway;
 use crate::history::vault_lookup::vault_keys;
@@ -73,13 +74,19 @@ pub(crate) fn store_turn(
     let turn = StoredTurn {
         origin: (*ledger.origin).clone(),
         session: ledger.session,
-        blocks: content.iter().filter(is_whole).cloned().collect(),
+        blocks: content.iter().filter(is_restorable).cloned().collect(),
         prefix,
     };
     vault.store(keys, &turn);
 }
 
-/// Whether a block is complete.
-fn is_whole(block: &&Block) -> bool {
-    !matches!(block, Block::Opaque { value, .. } if !value.is_object())
+/// Whether a block is complete and may be put back. A summary of earlier turns may not: it replaces
+/// everything before it, and only its maker reads it.
+fn is_restorable(block: &&Block) -> bool {
+    match block {
+        Block::Opaque { dialect, value } => {
+            value.is_object() && Compaction::read(dialect, value).is_none()
+        }
+        _ => true,
+    }
 }

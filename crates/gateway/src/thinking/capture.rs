@@ -1,8 +1,9 @@
 //! Finds the thinking blocks in the events of a reply and computes their keys, in constant memory
-//! for each block.
+//! for each block. Also finds summaries that the provider wrote, which only it can check.
 
 use throughline_canonical::{BlockKey, BlockStart, Delta, Event, KeyHasher, Prefix, ThinkingKind};
 use throughline_codec::dialects::blocks::prefix::after_block;
+use throughline_codec::dialects::compaction::Compaction;
 
 /// A complete block.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,6 +26,15 @@ pub struct Capture {
     open: Vec<(u32, OpenBlock)>,
     prefix: Option<Prefix>,
     preview: usize,
+    summary: Option<OpenSummary>,
+}
+
+/// A summary whose end has not arrived.
+#[derive(Debug)]
+struct OpenSummary {
+    index: u32,
+    dialect: String,
+    json: String,
 }
 
 #[derive(Debug)]
@@ -38,11 +48,14 @@ struct OpenBlock {
 impl Capture {
     /// Tracks a reply that follows this prefix, and stores `preview` characters of each block.
     pub fn new(prefix: Option<Prefix>, preview: usize) -> Self {
-        Self { open: Vec::new(), prefix, preview }
+        Self { open: Vec::new(), prefix, preview, summary: None }
     }
 
     /// Takes an event. Returns a block if the event ended one.
     pub fn event(&mut self, event: &Event<'_>) -> Option<CapturedBlock> {
+        if let Some(summary) = self.summary_event(event) {
+            return Some(summary);
+        }
         match event {
             Event::BlockStarted { index, block } => {
                 let (kind, text, signature) = match block {
@@ -88,6 +101,38 @@ impl Capture {
             }
             _ => None,
         }
+    }
+
+    /// Takes an event of a summary. Returns the summary if the event ended it.
+    fn summary_event(&mut self, event: &Event<'_>) -> Option<CapturedBlock> {
+        match event {
+            Event::BlockStarted { index, block: BlockStart::Opaque { dialect, name } } => {
+                let dialect = dialect.clone().into_owned();
+                self.summary = (name == Compaction::NAME).then(|| OpenSummary {
+                    index: *index,
+                    dialect,
+                    json: String::new(),
+                });
+            }
+            Event::BlockDelta { index, delta: Delta::Opaque(more) } => {
+                let open = self.summary.as_mut().filter(|open| open.index == *index)?;
+                open.json.push_str(more);
+            }
+            Event::BlockEnded { index } => {
+                let open = self.summary.take_if(|open| open.index == *index)?;
+                let summary = serde_json::from_str(&open.json).ok()?;
+                let compaction = Compaction::read(&open.dialect, &summary)?;
+                return Some(CapturedBlock {
+                    key: compaction.key(),
+                    kind: ThinkingKind::Redacted,
+                    prefix: None,
+                    length: open.json.len() as u64,
+                    preview: String::new(),
+                });
+            }
+            _ => {}
+        }
+        None
     }
 
     /// The blocks that started and never ended.

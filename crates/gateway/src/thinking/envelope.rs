@@ -82,6 +82,20 @@ pub enum OpenResult {
     Ours(Box<Envelope>),
 }
 
+/// The result of opening a text that may be a sealed summary.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SummaryResult {
+    /// Not sealed here.
+    NotOurs,
+    /// It starts like ours and does not open.
+    Altered,
+    /// The summary.
+    Ours(String),
+}
+
+/// Binds a sealed summary to its use: it is no envelope of a block.
+const SUMMARY: &[u8] = b"compaction";
+
 impl Envelopes {
     /// Envelopes are sealed with the newest key of this keyring and opened with any of its keys.
     pub fn new(keyring: Arc<Keyring>) -> Self {
@@ -108,6 +122,23 @@ impl Envelopes {
             Err(SealError::UnknownKey) => OpenResult::Sealed,
             Err(SealError::Altered | SealError::Foreign) => OpenResult::Altered,
         }
+    }
+
+    /// Seals the summary of a conversation, for a client that carries it.
+    pub fn seal_summary(&self, summary: &str) -> String {
+        let nonce = random::nonce();
+        text::write(&self.keyring.seal(Purpose::Envelope, &nonce, SUMMARY, summary.as_bytes()))
+    }
+
+    /// Opens a sealed summary.
+    pub fn open_summary(&self, text: &str) -> SummaryResult {
+        if !Self::looks_ours(text) {
+            return SummaryResult::NotOurs;
+        }
+        text::read(text)
+            .and_then(|sealed| self.keyring.open(Purpose::Envelope, SUMMARY, &sealed).ok())
+            .and_then(|bytes| String::from_utf8(bytes.to_vec()).ok())
+            .map_or(SummaryResult::Altered, SummaryResult::Ours)
     }
 
     /// Whether a text starts like an envelope. It is not opened, so it may still be invalid.
@@ -254,6 +285,18 @@ mod tests {
             OpenResult::Ours(envelope) => *envelope,
             other => panic!("{other:?}"),
         }
+    }
+
+    #[test]
+    fn sealed_summary_opens_only_as_one() {
+        let (one, other) = (envelopes(1), envelopes(2));
+        let sealed = one.seal_summary("in short");
+        assert_eq!(one.open_summary(&sealed), SummaryResult::Ours("in short".to_owned()));
+        assert_eq!(other.open_summary(&sealed), SummaryResult::Altered);
+        assert_eq!(one.open_summary("gAAAA"), SummaryResult::NotOurs);
+        assert_eq!(one.open(&sealed), OpenResult::Altered);
+        let envelope = one.mint(&envelope(EnvelopeKind::Call, None));
+        assert_eq!(one.open_summary(&envelope), SummaryResult::Altered);
     }
 
     #[test]

@@ -18,6 +18,18 @@ pub enum Guard {
     Learnt,
 }
 
+/// Where a block is in a request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BlockPlace {
+    /// The prefix it follows.
+    pub(crate) prefix: Prefix,
+    /// Whether it follows a summary that the provider wrote. Such a summary keeps the turns after it
+    /// valid, although they were made after other turns.
+    pub(crate) after_summary: bool,
+    /// Whether its maker is unknown.
+    pub(crate) tried: bool,
+}
+
 /// What is remembered about a block's prefix.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PrefixRecord {
@@ -28,15 +40,14 @@ pub struct PrefixRecord {
 }
 
 impl Guard {
-    /// Whether a block is probably not valid after this prefix. `tried` is true if its maker is
-    /// unknown.
-    pub(crate) fn is_stale(self, prefix: Prefix, prefix_record: PrefixRecord, tried: bool) -> bool {
+    /// Whether a block is probably not valid in its place.
+    pub(crate) fn is_stale(self, place: BlockPlace, prefix_record: PrefixRecord) -> bool {
         match prefix_record.made {
             _ if self == Self::Off => false,
-            _ if prefix_record.dropped == Some(prefix) => true,
-            Some(made) => made != prefix,
+            _ if prefix_record.dropped == Some(place.prefix) => true,
+            Some(made) => made != place.prefix && !place.after_summary,
             // The block was made before it was known that this backend binds its blocks.
-            None => self == Self::Learnt && !tried,
+            None => self == Self::Learnt && !place.tried,
         }
     }
 }

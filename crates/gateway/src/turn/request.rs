@@ -19,7 +19,7 @@ use crate::thinking::Lineage;
 use crate::thinking::vault::Scope;
 
 /// A request as it arrived, without its body.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct IncomingRequest {
     /// The HTTP method.
     pub method: Method,

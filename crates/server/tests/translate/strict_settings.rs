@@ -1,5 +1,5 @@
-//! Settings without which the caller would get something else: they are honoured, refused by name,
-//! or given up because the caller or the operator accepts that.
+//! Settings without which the caller would get something else, and parts that only a provider has:
+//! they are honoured, refused by name, or given up because the caller or the operator accepts that.
 
 use serde_json::{Value, json};
 use throughline_testkit::Answer;
@@ -112,6 +112,75 @@ const CASES: &[Case] = &[
         "openai_responses",
         "generationConfig.stopSequences",
         "part_omitted=stop;reason=no_place",
+    ),
+    (
+        "anthropic",
+        || {
+            json!({"messages": [{"role": "user", "content": [
+                {"type": "text", "text": "plain, please"},
+                {"type": "document", "source": {"type": "file", "file_id": "file_1"}},
+            ]}]})
+        },
+        "gemini 3",
+        "source.file_id",
+        "part_omitted=media.file;reason=foreign_file",
+    ),
+    (
+        "openai_chat",
+        || {
+            json!({"messages": [{"role": "user", "content": [
+                {"type": "text", "text": "plain, please"},
+                {"type": "file", "file": {"file_id": "file-1"}},
+            ]}]})
+        },
+        "anthropic, adaptive",
+        "file.file_id",
+        "part_omitted=media.file;reason=foreign_file",
+    ),
+    (
+        "openai_responses",
+        || {
+            json!({"input": [{"role": "user", "content": [
+                {"type": "input_text", "text": "plain, please"},
+                {"type": "input_image", "file_id": "file-1"},
+            ]}]})
+        },
+        "deepseek-v4",
+        "file_id",
+        "part_omitted=media.file;reason=foreign_file",
+    ),
+    (
+        "gemini",
+        || {
+            json!({"contents": [{"role": "user", "parts": [
+                {"text": "plain, please"},
+                {"fileData": {"fileUri": "https://generativelanguage.googleapis.com/v1beta/files/a"}},
+            ]}]})
+        },
+        "ollama",
+        "fileData.fileUri",
+        "part_omitted=media.file;reason=foreign_file",
+    ),
+    (
+        "gemini",
+        || json!({"cachedContent": "cachedContents/a"}),
+        "anthropic, adaptive",
+        "cachedContent",
+        "part_omitted=cached_content;reason=foreign_dialect",
+    ),
+    (
+        "gemini",
+        || json!({"cached_content": "cachedContents/a"}),
+        "vllm",
+        "cachedContent",
+        "part_omitted=cached_content;reason=foreign_dialect",
+    ),
+    (
+        "openai_responses",
+        || json!({"prompt": {"id": "pmpt_1"}}),
+        "gemini 3",
+        "prompt",
+        "part_omitted=prompt;reason=foreign_dialect",
     ),
 ];
 

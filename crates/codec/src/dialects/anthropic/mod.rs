@@ -81,6 +81,7 @@ static DEFAULTS: ClientDefaults = ClientDefaults {
         (LossSubject::Output, "output_config.format"),
         (LossSubject::Stop, "stop_sequences"),
         (LossSubject::Message, "messages"),
+        (LossSubject::MediaFile, "source.file_id"),
     ],
     ..ClientDefaults::PLAIN
 };

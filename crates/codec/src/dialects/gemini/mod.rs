@@ -78,6 +78,8 @@ static DEFAULTS: ClientDefaults = ClientDefaults {
         (LossSubject::Logprobs, "generationConfig.responseLogprobs"),
         (LossSubject::Output, "generationConfig.responseSchema"),
         (LossSubject::Stop, "generationConfig.stopSequences"),
+        (LossSubject::MediaFile, "fileData.fileUri"),
+        (LossSubject::CachedContent, "cachedContent"),
     ],
     ..ClientDefaults::PLAIN
 };

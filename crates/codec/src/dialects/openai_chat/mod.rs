@@ -56,7 +56,11 @@ static DEFAULTS: ClientDefaults = ClientDefaults {
     name: NAME,
     paths: &[(PATH, Operation::Generate)],
     custom_tools: Some(&custom_tools::CALLS),
-    members: &[(LossSubject::Output, "response_format"), (LossSubject::Message, "messages")],
+    members: &[
+        (LossSubject::Output, "response_format"),
+        (LossSubject::Message, "messages"),
+        (LossSubject::MediaFile, "file.file_id"),
+    ],
     ..ClientDefaults::PLAIN
 };
 

@@ -79,6 +79,7 @@ static DEFAULTS: ClientDefaults = ClientDefaults {
         (LossSubject::Logprobs, "top_logprobs"),
         (LossSubject::Output, "text.format"),
         (LossSubject::Message, "input"),
+        (LossSubject::MediaFile, "file_id"),
     ],
     ..ClientDefaults::PLAIN
 };

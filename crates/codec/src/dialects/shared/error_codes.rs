@@ -58,7 +58,8 @@ pub(crate) fn message_for_anthropic(fault: &Fault) -> String {
 
 /// The code that Anthropic's clients act on. The codes of OpenAI's dialects mean nothing to them.
 pub(crate) fn code_for_anthropic(fault: &Fault) -> Option<&str> {
-    fault.code.as_deref().filter(|code| code.starts_with("thread_"))
+    let own = ["thread_", "compaction_"];
+    fault.code.as_deref().filter(|code| own.iter().any(|prefix| code.starts_with(prefix)))
 }
 
 #[cfg(test)]

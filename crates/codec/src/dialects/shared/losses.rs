@@ -35,6 +35,13 @@ const REPORTED: [&str; 5] =
 /// Members that group others. Their own members are reported.
 const GROUPS: [&str; 7] =
     ["generationConfig", "options", "output_config", "reasoning", "text", "thinking", "toolConfig"];
+/// Members that name a part of the conversation which a provider stores.
+const STORED: [(&str, LossSubject); 4] = [
+    ("cachedContent", LossSubject::CachedContent),
+    ("cached_content", LossSubject::CachedContent),
+    ("previous_response_id", LossSubject::StoredResponse),
+    ("conversation", LossSubject::StoredResponse),
+];
 /// How many members of one request are reported by name.
 const MAX_NAMED_MEMBERS: usize = 16;
 
@@ -43,9 +50,11 @@ pub(crate) fn omit_foreign_members(request: &Request, own: &str, losses: &mut Ve
     let mut named = 0;
     let mut report = |name: &str| {
         named += 1;
-        let part = match named {
-            ..=MAX_NAMED_MEMBERS => LossSubject::named(name),
-            _ => LossSubject::Extra,
+        let stored = STORED.iter().find(|(stored, _)| *stored == name);
+        let part = match stored {
+            Some((_, stored)) => stored.clone(),
+            None if named <= MAX_NAMED_MEMBERS => LossSubject::named(name),
+            None => LossSubject::Extra,
         };
         omit(losses, part, LossReason::ForeignDialect);
     };

@@ -9,6 +9,7 @@ use throughline_codec::dialects::blocks::prefix::{Prefixes, after_block};
 use throughline_codec::dialects::blocks::rewrite::ThinkingEdit;
 
 use crate::plan::outlined::{OutlinedPlan, PlannedBlock, Planner};
+use crate::thinking::guard::BlockPlace;
 use crate::upstream::refusal_policy::RetryPlan;
 
 impl Planner<'_> {
@@ -24,7 +25,7 @@ impl Planner<'_> {
             .blocks
             .iter()
             .enumerate()
-            .filter(|(_, block)| self.is_stale(block))
+            .filter(|(_, block)| self.is_stale(block, &prefixes))
             .map(|(at, _)| at)
             .collect();
         if stale.is_empty() && self.retry != RetryPlan::DropBound {
@@ -53,9 +54,13 @@ impl Planner<'_> {
     }
 
     /// Whether a block is probably stale.
-    fn is_stale(&self, block: &PlannedBlock) -> bool {
+    fn is_stale(&self, block: &PlannedBlock, prefixes: &Prefixes) -> bool {
+        let after_summary = prefixes.is_after_summary(block.message);
         let tried = block.fate == Fate::Tried;
-        block.prefix.is_some_and(|current| self.guard.is_stale(current, block.prefix_record, tried))
+        block.prefix.is_some_and(|prefix| {
+            let place = BlockPlace { prefix, after_summary, tried };
+            self.guard.is_stale(place, block.prefix_record)
+        })
     }
 
     /// Whether thinking is on, so that the provider can be asked.

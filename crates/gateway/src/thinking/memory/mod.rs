@@ -305,6 +305,15 @@ impl Memory {
         record.is_some_and(|record| record.stored.refused.contains(&target.backend))
     }
 
+    /// Whether backends of a signature domain read the block with this key. `None` if its maker is
+    /// unknown.
+    pub fn reads(&self, domain: &str, key: &BlockKey) -> Option<bool> {
+        let state = self.state.lock();
+        let stored = &state.blocks.get(key)?.stored;
+        let made_there = stored.origin.as_ref()?.domain == domain;
+        Some(made_there || stored.accepted.iter().any(|accepted| &**accepted == domain))
+    }
+
     /// Counts restored blocks.
     pub fn restored(&self, blocks: usize) {
         self.state.lock().restored += blocks as u64;

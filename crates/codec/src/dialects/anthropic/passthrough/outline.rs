@@ -124,6 +124,10 @@ pub enum BlockKind {
     ToolUse,
     /// A tool result.
     ToolResult,
+    /// A summary that the provider wrote. It replaces everything before it.
+    Compaction,
+    /// A summary that the provider failed to write. It means nothing.
+    FailedCompaction,
     /// Any other block.
     Other,
 }
@@ -204,6 +208,11 @@ impl Outline {
                     }
                 })
             })
+    }
+
+    /// Index of the last message with a summary that the provider wrote.
+    pub fn compacted_at(&self) -> Option<usize> {
+        self.messages.iter().rposition(|message| message.has(BlockKind::Compaction))
     }
 
     /// Whether the conversation has a message of the model.
@@ -392,6 +401,8 @@ impl<'a> Reader<'a> {
                 b"signature" => &mut fields.signature,
                 b"data" => &mut fields.data,
                 b"id" => &mut fields.id,
+                // Only a compaction has a string here that matters.
+                b"content" => &mut fields.content,
                 _ => {
                     cursor.skip()?;
                     continue;
@@ -419,6 +430,8 @@ impl<'a> Reader<'a> {
                 BlockKind::ToolUse
             }
             Some(b"tool_result") => BlockKind::ToolResult,
+            Some(b"compaction") if fields.content.is_some() => BlockKind::Compaction,
+            Some(b"compaction") => BlockKind::FailedCompaction,
             _ => BlockKind::Other,
         };
         Ok(Block { span: start..cursor.position(), kind })
@@ -433,6 +446,7 @@ struct Fields<'a> {
     signature: Option<&'a [u8]>,
     data: Option<&'a [u8]>,
     id: Option<&'a [u8]>,
+    content: Option<&'a [u8]>,
 }
 
 impl Fields<'_> {

@@ -1,20 +1,23 @@
 //! The prefix of a thinking block: the system text, the tools and all messages before it.
 //!
 //! Newer models sign a block together with its prefix. The hash here follows the same rules, so the
-//! gateway knows before sending which blocks the provider will reject: `cache_control` and white
-//! space do not count, and a plain string equals one text block.
+//! gateway knows before sending which blocks the provider will reject: `cache_control`, white space
+//! and tools that load later do not count, and a plain string equals one text block. A summary that
+//! the provider wrote replaces everything before it.
 
 use sha2::{Digest, Sha256};
 use throughline_canonical::{BlockKey, Prefix};
 
 use super::outline::{Content, Message, Outline};
-use crate::json::{Cursor, JsonError, Kind, slice};
+use crate::json::{Cursor, JsonError, Kind, each_element, each_member, slice};
 
 /// The prefixes of a request as it was sent.
 #[derive(Clone, Debug)]
 pub struct Prefixes {
     before: Vec<Prefix>,
     whole: Prefix,
+    /// The message with the last summary that the provider wrote.
+    compacted_at: Option<usize>,
 }
 
 impl Prefixes {
@@ -26,20 +29,30 @@ impl Prefixes {
         }
         buffer.push(0xff);
         if let Some(tools) = &outline.tools {
-            normalise(slice(body, tools), &mut buffer);
+            normalise_tools(slice(body, tools), &mut buffer);
         }
         buffer.push(0xff);
         let mut hash = Sha256::new();
         hash.update(&buffer);
-        let mut running = Prefix::of(hash);
+        let start = Prefix::of(hash);
+        let mut running = start;
+        let compacted_at = outline.compacted_at();
         let mut before = Vec::with_capacity(outline.messages.len());
-        for message in &outline.messages {
+        for (at, message) in outline.messages.iter().enumerate() {
+            if compacted_at == Some(at) {
+                running = start;
+            }
             before.push(running);
             buffer.clear();
             normalise_message(body, message, &mut buffer);
             running = running.then(&buffer);
         }
-        Self { before, whole: running }
+        Self { before, whole: running, compacted_at }
+    }
+
+    /// Whether a message follows a summary that the provider wrote, or begins with it.
+    pub fn is_after_summary(&self, message: usize) -> bool {
+        self.compacted_at.is_some_and(|at| at <= message)
     }
 
     /// The prefix of a message.
@@ -56,6 +69,33 @@ impl Prefixes {
 /// The prefix of the next thinking block in the same message.
 pub fn after_block(prefix: Prefix, block: &BlockKey) -> Prefix {
     prefix.then(&block.0)
+}
+
+/// Copies the tools, without those that load later.
+fn normalise_tools(tools: &[u8], out: &mut Vec<u8>) {
+    let mut kept = Vec::new();
+    let listed = each_element(tools, 0, |kind, span| {
+        if kind != Kind::Object || !is_deferred(slice(tools, &span)) {
+            kept.push(span);
+        }
+    });
+    if listed.is_err() {
+        return normalise(tools, out);
+    }
+    out.push(b'[');
+    for tool in kept {
+        normalise(slice(tools, &tool), out);
+        out.push(b',');
+    }
+    out.push(b']');
+}
+
+fn is_deferred(tool: &[u8]) -> bool {
+    let mut deferred = false;
+    let read = each_member(tool, 0, |key, _, span| {
+        deferred |= key == b"defer_loading" && slice(tool, &span) == b"true";
+    });
+    read.is_ok() && deferred
 }
 
 /// Copies the system text. A plain string equals a list with one text block.
@@ -166,6 +206,27 @@ mod tests {
             assert_ne!(changed, base);
             assert_ne!(prefixes(&changed).whole(), whole, "{from}");
         }
+    }
+
+    #[test]
+    fn tools_that_load_later_and_replaced_turns_do_not_count() {
+        let plain = prefixes(r#"{"tools":[{"name":"a"}],"messages":[]}"#);
+        let deferred =
+            prefixes(r#"{"tools":[{"name":"z","defer_loading":true},{"name":"a"}],"messages":[]}"#);
+        let loaded = prefixes(
+            r#"{"tools":[{"name":"z","defer_loading":false},{"name":"a"}],"messages":[]}"#,
+        );
+        assert_eq!(plain.whole(), deferred.whole());
+        assert_ne!(plain.whole(), loaded.whole());
+        let summary =
+            r#"{"role":"assistant","content":[{"type":"compaction","content":"in short"}]}"#;
+        let failed = r#"{"role":"assistant","content":[{"type":"compaction","content":null}]}"#;
+        let old = r#"{"role":"user","content":"hi"}"#;
+        let whole = |messages: &[&str]| {
+            prefixes(&format!(r#"{{"messages":[{}]}}"#, messages.join(","))).whole()
+        };
+        assert_eq!(whole(&[old, summary]), whole(&[summary]));
+        assert_ne!(whole(&[old, failed]), whole(&[failed]));
     }
 
     #[test]

@@ -226,7 +226,7 @@ impl RequestWriter {
                 return self.omitted(LossSubject::Media, LossReason::MediaType);
             }
             Source::File { dialect, .. } if dialect != NAME => {
-                return self.omitted(LossSubject::Media, LossReason::ForeignFile);
+                return self.omitted(LossSubject::MediaFile, LossReason::ForeignFile);
             }
             _ => {}
         }

@@ -240,7 +240,7 @@ impl<'a> Writer<'a, '_> {
             Source::Url { url, media_type } => (file_part(url), media_type.as_deref()),
             Source::File { dialect, id } if dialect == NAME => (file_part(id), None),
             Source::File { .. } => {
-                omit(self.losses, LossSubject::Media, LossReason::ForeignFile);
+                omit(self.losses, LossSubject::MediaFile, LossReason::ForeignFile);
                 return None;
             }
             Source::Text { text } => {

@@ -177,6 +177,9 @@ impl<'a> Writer<'a> {
                 self.losses.adapt(LossSubject::Document, LossReason::AsText);
                 parts.texts.push(text.clone());
             }
+            (_, Source::File { .. }) => {
+                self.losses.omit(LossSubject::MediaFile, LossReason::ForeignFile);
+            }
             _ => self.losses.omit(LossSubject::Media, LossReason::NoPlace),
         }
     }

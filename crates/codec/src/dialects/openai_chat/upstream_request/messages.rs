@@ -230,6 +230,10 @@ impl<'a> Writer<'a> {
             (MediaKind::Document, Source::File { dialect, id }, _) if dialect == NAME => {
                 Some(write_file("file_id", id, name))
             }
+            (_, Source::File { .. }, _) => {
+                self.omitted(LossSubject::MediaFile, LossReason::ForeignFile);
+                None
+            }
             _ => {
                 self.omitted(LossSubject::Media, LossReason::NoPlace);
                 None

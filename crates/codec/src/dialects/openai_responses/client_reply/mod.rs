@@ -11,7 +11,8 @@ use throughline_canonical::{
 };
 
 use self::items::{Item, Kind, escaped};
-use self::response::{Ending, ResponseObject, error, settings, usage};
+pub(super) use self::response::usage;
+use self::response::{Ending, ResponseObject, error, settings};
 use super::{NAME, RepeatedMembers};
 use crate::dialects::shared::number::write_number;
 use crate::dialects::{ReplyIdentity, ReplyWriter};

@@ -14,7 +14,10 @@ use super::{RepeatedMembers, client_request};
 use crate::dialects::{Accepted, ReplyIdentity};
 use crate::json::read_object;
 
+mod compact;
 mod repeated;
+
+pub use compact::compacted;
 
 /// Members about state.
 const STATE: [&str; 5] =

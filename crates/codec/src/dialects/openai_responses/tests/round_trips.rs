@@ -221,15 +221,17 @@ fn without(mut request: Request, losses: &[Loss]) -> Request {
 fn strip(content: &mut Vec<Block>, part: &str, role: Role) {
     content.retain(|block| match (part, block) {
         ("block", Block::Opaque { dialect, .. }) => dialect == NAME,
+        ("media.file", Block::Media { source, .. }) => {
+            !matches!(source, Source::File { dialect, .. } if dialect != NAME)
+        }
         ("media", Block::Media { kind, source, .. }) => {
-            let foreign = matches!(source, Source::File { dialect, .. } if dialect != NAME);
             let spoken = matches!(source, Source::Base64 { media_type, .. } if ["audio/mpeg", "audio/wav"].contains(&media_type.as_str()));
             let has_place = match kind {
                 MediaKind::Video => false,
                 MediaKind::Audio => spoken,
                 MediaKind::Image | MediaKind::Document => true,
             };
-            role != Role::Assistant && has_place && !foreign
+            role != Role::Assistant && has_place
         }
         _ => true,
     });

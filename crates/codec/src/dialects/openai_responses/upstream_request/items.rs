@@ -223,7 +223,7 @@ fn media(
     if let Source::File { dialect, .. } = source
         && !FILE_DIALECTS.contains(&dialect.as_str())
     {
-        losses.omit(LossSubject::Media, LossReason::ForeignFile);
+        losses.omit(LossSubject::MediaFile, LossReason::ForeignFile);
         return None;
     }
     let part = match (kind, source) {
