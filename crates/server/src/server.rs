@@ -87,6 +87,7 @@ fn routes(app: Arc<App>) -> Router {
         .route("/admin/thinking", get(admin_api::thinking))
         .route("/admin/turns", get(admin_api::turns))
         .route("/admin/turns/stream", get(admin_api::turns_stream))
+        .route("/protocol", get(client_api::protocol::protocol))
         .route("/healthz", get(admin_api::healthz))
         .route("/readyz", get(admin_api::readyz))
         .route("/metrics", get(admin_api::metrics))

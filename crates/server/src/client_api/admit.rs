@@ -29,7 +29,22 @@ pub(super) fn check_path(path: &str) -> Result<(), Fault> {
         );
         return Err(Fault::new(FaultKind::NotFound, message));
     }
+    if is_interactions(path) {
+        let message = format!(
+            "`{path}`: the Interactions API is not supported yet; use \
+             `POST /v1beta/models/{{model}}:generateContent`"
+        );
+        return Err(Fault::new(FaultKind::NotFound, message));
+    }
     Ok(())
+}
+
+/// Whether a path belongs to Gemini's Interactions API. It keeps conversations, so a backend that
+/// does not know it must not answer.
+pub(super) fn is_interactions(path: &str) -> bool {
+    let versions = ["/v1/", "/v1beta/"].iter();
+    let mut rests = versions.filter_map(|version| path.strip_prefix(version));
+    rests.any(|rest| rest.split(['/', ':']).next() == Some("interactions"))
 }
 
 /// What to do with the method of a request for a turn.

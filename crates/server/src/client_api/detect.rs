@@ -11,6 +11,8 @@ use throughline_codec::dialects::{CLIENT, ClientDialect};
 use throughline_conversations::responses::Responses;
 use throughline_gateway::headers::BACKEND;
 
+use super::admit::is_interactions;
+
 /// A path without its pin, and the backend that the request pins.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct PinnedPath {
@@ -51,7 +53,7 @@ pub(super) fn detect_dialect(path: &str, headers: &HeaderMap) -> &'static dyn Cl
     if Responses::handles(path) {
         return &OpenAiResponses;
     }
-    if path.starts_with("/v1beta/") || path.starts_with("/models") {
+    if path.starts_with("/v1beta/") || path.starts_with("/models") || is_interactions(path) {
         return &Gemini;
     }
     let has_vendor_header =
@@ -110,6 +112,7 @@ mod tests {
             ("/v1/files", Some("authorization"), "openai_chat"),
             ("/v1/responses/resp_1", None, "openai_responses"),
             ("/v1beta/files", None, "gemini"),
+            ("/v1/interactions", Some("authorization"), "gemini"),
             ("/api/tags", None, "ollama"),
             ("/v1/messages", Some("authorization"), "anthropic"),
         ] {

@@ -13,6 +13,7 @@ pub mod detect;
 pub mod dispatch;
 pub mod ollama;
 pub mod plan;
+pub mod protocol;
 pub mod socket;
 
 use axum::body::Body;

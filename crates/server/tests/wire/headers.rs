@@ -73,6 +73,47 @@ async fn hop_by_hop_headers_and_gateway_headers_are_not_sent() {
     assert_eq!(seen.headers_named("accept-encoding"), ["identity"]);
 }
 
+/// The page promises what the gateway does, and names what the client's contract asks for.
+#[tokio::test]
+async fn protocol_page_tells_which_headers_are_forwarded() {
+    let (_upstream, gateway) = gateway_over_raw_upstream("", "").await;
+    let page = gateway.client.get("/protocol").await.expect_ok().json();
+    let names = |list: &str| -> Vec<String> {
+        let list = page["request_headers"][list].as_array().expect("a list").iter();
+        list.map(|name| name.as_str().expect("a name").replace('*', "conversation")).collect()
+    };
+    let forwarded = [names("forward_unchanged"), names("read_and_forward")].concat();
+    for name in ["anthropic-beta", "anthropic-version", "x-claude-code-session-id"] {
+        assert!(forwarded.iter().any(|known| known == name), "{name}");
+    }
+    // A client cannot choose the values of these.
+    let framing =
+        ["host", "content-length", "expect", "connection", "transfer-encoding", "upgrade"];
+    let consumed = [names("consume"), names("consume_if_the_backend_has_its_own_key")].concat();
+    let consumed: Vec<_> =
+        consumed.into_iter().filter(|name| !framing.contains(&name.as_str())).collect();
+    assert!(consumed.len() > 8, "{consumed:?}");
+    let value = "planted-2026-08-12, other; x=1";
+    let sent: Vec<_> =
+        forwarded.iter().chain(&consumed).map(|name| (name.as_str(), value)).collect();
+    let seen = received_with(&sent).await;
+    for name in &forwarded {
+        assert_eq!(seen.headers_named(name), [value], "{name}");
+    }
+    for name in &consumed {
+        assert!(!seen.headers_named(name).contains(&value), "{name}");
+    }
+    let body = page["request_body"].as_object().expect("an object");
+    assert_eq!(body["consume"][0]["member"], "thread");
+    let paths: Vec<_> = page["formats"][0]["endpoints"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|endpoint| endpoint["path"].as_str().expect("a path"))
+        .collect();
+    assert_eq!(paths, ["/v1/messages", "/v1/messages/count_tokens", "/v1/models"]);
+}
+
 #[tokio::test]
 async fn reply_headers_are_returned_without_hop_by_hop_headers() {
     let (upstream, gateway) = gateway_over_raw_upstream("", "").await;

@@ -1,10 +1,10 @@
 //! Paths of the dialect other than messages, and probes of clients.
 
 use http::Method;
-use throughline_testkit::ok_reply;
+use throughline_testkit::{Gateway, Simulator, ok_reply};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use crate::support::{expect_gateway_error, gateway_over_raw_upstream};
+use crate::support::{BINARY, expect_gateway_error, gateway_over_raw_upstream};
 
 #[tokio::test]
 async fn other_paths_of_the_dialect_pass_unchanged() {
@@ -136,6 +136,30 @@ async fn client_probes_are_answered() {
         let empty = method != Method::GET;
         assert_eq!(answer.body.is_empty(), empty, "{method} {path}");
     }
+}
+
+/// A backend that does not know this API could answer anything, without the conversation that the
+/// API keeps.
+#[tokio::test]
+async fn interactions_are_refused_by_name_and_reach_no_backend() {
+    let simulator = Simulator::start("one").await;
+    let gateway = Gateway::over_simulators(BINARY, &[("one", &simulator)], "").await;
+    for (method, path) in [
+        (Method::POST, "/v1beta/interactions"),
+        (Method::POST, "/v1/interactions"),
+        (Method::GET, "/v1beta/interactions/i_1?stream=true"),
+        (Method::POST, "/v1beta/interactions:create"),
+        (Method::POST, "/b/one/v1beta/interactions"),
+    ] {
+        let headers = [("x-goog-api-key", "k"), ("content-type", "application/json")];
+        let answer = gateway.client.send(method, path, &headers, "{}").await;
+        assert_eq!(answer.status, 404, "{path}: {}", answer.text());
+        let error = answer.json();
+        assert_eq!(error["error"]["status"], "NOT_FOUND", "{path}: {error}");
+        let message = error["error"]["message"].as_str().expect("a message");
+        assert!(message.contains("not supported yet"), "{path}: {message}");
+    }
+    assert_eq!(simulator.received().await.len(), 0);
 }
 
 #[tokio::test]
