@@ -1,4 +1,4 @@
-//! A client of the Anthropic dialect: it sends every block back unchanged.
+//! Clients of the Anthropic dialect. They differ in what they keep of a conversation.
 
 use serde_json::{Value, json};
 use throughline_testkit::message_from_sse;
@@ -10,11 +10,75 @@ use crate::test_client::{
 #[derive(Default)]
 pub(crate) struct Anthropic {
     history: History,
+    keeps: Keeps,
+    /// The id of the last message.
+    previous: Option<String>,
+}
+
+/// What a client keeps of a conversation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Keeps {
+    /// Every block, unchanged.
+    #[default]
+    Blocks,
+    /// Everything but thinking.
+    Answers,
+    /// The id of the last message. The gateway keeps the message thread.
+    LastId,
+    /// The provider's summary and what follows it.
+    Summary,
+}
+
+impl Anthropic {
+    /// Creates a client that keeps only the id of the last message.
+    pub(crate) fn threaded() -> Self {
+        Self { keeps: Keeps::LastId, ..Self::default() }
+    }
+
+    /// Creates a client that asks the provider for a summary in every turn of the user, and drops
+    /// what the summary replaces.
+    pub(crate) fn compacting() -> Self {
+        Self { keeps: Keeps::Summary, ..Self::default() }
+    }
+
+    /// Creates a client that drops all thinking.
+    pub(crate) fn without_thinking() -> Self {
+        Self { keeps: Keeps::Answers, ..Self::default() }
+    }
+
+    /// What the client sends back of an answer.
+    fn keep(&mut self, message: &Value) {
+        let mut content: Vec<Value> = list(&message["content"]).cloned().collect();
+        match self.keeps {
+            Keeps::Blocks => {}
+            Keeps::Answers => {
+                let is_thinking = |block: &Value| text(&block["type"]).ends_with("thinking");
+                content.retain(|block| !is_thinking(block));
+            }
+            Keeps::LastId => {
+                self.history.messages.clear();
+                self.previous = Some(text(&message["id"]).to_owned());
+                return;
+            }
+            Keeps::Summary => {
+                if content.iter().any(|block| block["type"] == "compaction") {
+                    self.history.messages.clear();
+                }
+            }
+        }
+        self.history.messages.push(json!({"role": "assistant", "content": content}));
+    }
 }
 
 impl TestClient for Anthropic {
     fn history(&mut self) -> &mut History {
         &mut self.history
+    }
+
+    fn push_user(&mut self, text: &str) {
+        // The simulator writes a summary if the user says this word.
+        let end = if self.keeps == Keeps::Summary { ", and compact" } else { "" };
+        self.history.messages.push(json!({"role": "user", "content": format!("{text}{end}")}));
     }
 
     fn push_results(&mut self, calls: &[Call], result: &str) {
@@ -35,14 +99,22 @@ impl TestClient for Anthropic {
         if self.history.thinking {
             body["thinking"] = json!({"type": "enabled", "budget_tokens": 4096});
         }
-        if self.history.tools {
+        if self.history.tools && self.previous.is_none() {
             body["tools"] = json!([{"name": "lookup", "input_schema": parameters()}]);
         }
-        ClientRequest {
-            path: "/v1/messages".to_owned(),
-            headers: vec![("anthropic-version", "2023-06-01")],
-            body,
+        let mut headers = vec![("anthropic-version", "2023-06-01")];
+        if self.keeps == Keeps::Summary {
+            headers.push(("anthropic-beta", "compact-2026-09-04"));
+            body["context_management"] = json!({"edits": [{"type": "compact_20260904"}]});
         }
+        if self.keeps == Keeps::LastId {
+            headers.push(("anthropic-beta", "message-threads-2026-08-12"));
+            body["thread"] = match &self.previous {
+                Some(id) => json!({"type": "continue", "previous_message_id": id}),
+                None => json!({"type": "create"}),
+            };
+        }
+        ClientRequest { path: "/v1/messages".to_owned(), headers, body }
     }
 
     fn read(&mut self, body: &str, stream: bool) -> ClientView {
@@ -65,7 +137,7 @@ impl TestClient for Anthropic {
                 _ => {}
             }
         }
-        self.history.messages.push(json!({"role": "assistant", "content": message["content"]}));
+        self.keep(&message);
         view
     }
 }

@@ -1,5 +1,5 @@
-//! A client of the Gemini dialect: it sends every part back unchanged, but writes signatures in
-//! URL-safe base64.
+//! Clients of the Gemini dialect: one sends every part back unchanged, but writes signatures in
+//! URL-safe base64; the other drops thoughts and signatures.
 
 use serde_json::{Value, json};
 
@@ -10,6 +10,14 @@ use crate::test_client::{
 #[derive(Default)]
 pub(crate) struct Gemini {
     history: History,
+    drops_thoughts: bool,
+}
+
+impl Gemini {
+    /// Creates a client that drops thoughts and signatures.
+    pub(crate) fn without_thoughts() -> Self {
+        Self { drops_thoughts: true, ..Self::default() }
+    }
 }
 
 impl TestClient for Gemini {
@@ -69,7 +77,15 @@ impl TestClient for Gemini {
             } else {
                 view.text.push_str(text(&part["text"]));
             }
+            if self.drops_thoughts && part["thought"] == true {
+                continue;
+            }
             let mut part = part.clone();
+            if self.drops_thoughts
+                && let Some(part) = part.as_object_mut()
+            {
+                part.remove("thoughtSignature");
+            }
             if let Some(signature) = part.get("thoughtSignature") {
                 let url_safe = text(signature).replace('+', "-").replace('/', "_");
                 part["thoughtSignature"] = url_safe.into();

@@ -56,6 +56,12 @@ pub(crate) trait TestClient: Send {
     }
     /// Appends the results of tool calls.
     fn push_results(&mut self, calls: &[Call], result: &str);
+    /// Returns a request that comes before the next one, such as one that compacts the conversation.
+    fn request_before(&self, _: &str) -> Option<ClientRequest> {
+        None
+    }
+    /// Reads the answer to that request.
+    fn read_before(&mut self, _: &str) {}
     /// Returns the next request.
     fn next_request(&self, model: &str, stream: bool) -> ClientRequest;
     /// Reads an answer, and appends what a client sends back.
@@ -69,10 +75,27 @@ pub(crate) async fn send_turn(
     model: &str,
     stream: bool,
 ) -> (ClientView, Answer) {
-    let answer = send(&test_client.next_request(model, stream), client).await;
+    let answer = try_turn(test_client, client, model, stream).await;
     assert_eq!(answer.status, 200, "{}", answer.text());
     let view = test_client.read(&answer.text(), stream);
     (view, answer)
+}
+
+/// Sends the conversation. Returns the first answer that is an error, or the answer of the model.
+pub(crate) async fn try_turn(
+    test_client: &mut dyn TestClient,
+    client: &Client,
+    model: &str,
+    stream: bool,
+) -> Answer {
+    if let Some(before) = test_client.request_before(model) {
+        let answer = send(&before, client).await;
+        if answer.status != 200 {
+            return answer;
+        }
+        test_client.read_before(&answer.text());
+    }
+    send(&test_client.next_request(model, stream), client).await
 }
 
 /// Sends a request.

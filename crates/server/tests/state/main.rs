@@ -6,8 +6,11 @@
 mod anthropic;
 #[path = "../matrix/chat.rs"]
 mod chat;
+#[allow(dead_code, reason = "the matrix uses all of it")]
 #[path = "../matrix/gemini.rs"]
 mod gemini;
+#[path = "../matrix/ollama.rs"]
+mod ollama;
 #[allow(dead_code, reason = "the matrix uses all of it")]
 #[path = "../matrix/responses.rs"]
 mod responses;
@@ -21,4 +24,6 @@ mod test_client;
 #[path = "../matrix/upstreams.rs"]
 mod upstreams;
 
+mod compaction;
+mod planted_fact;
 mod threads;

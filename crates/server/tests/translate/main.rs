@@ -3,10 +3,12 @@
 
 #[path = "../matrix/ag_ui.rs"]
 mod ag_ui;
+#[allow(dead_code, reason = "the matrix uses all of it")]
 #[path = "../matrix/anthropic.rs"]
 mod anthropic;
 #[path = "../matrix/chat.rs"]
 mod chat;
+#[allow(dead_code, reason = "the matrix uses all of it")]
 #[path = "../matrix/gemini.rs"]
 mod gemini;
 #[path = "../matrix/ollama.rs"]
