@@ -84,6 +84,14 @@ pub(crate) struct SentPart {
     pub(crate) position: Option<(usize, usize)>,
 }
 
+/// Whether thinking has no signature. Some servers send an empty one.
+fn is_unsigned(block: &Block) -> bool {
+    match block {
+        Block::Thinking { signature, .. } => signature.as_deref().is_none_or(str::is_empty),
+        _ => false,
+    }
+}
+
 /// Where the model's present turn begins: after the last message in which the user says something.
 pub(crate) fn open_turn(messages: &[Message]) -> usize {
     let speaks = |message: &Message| {
@@ -155,11 +163,7 @@ impl HistoryRules<'_> {
     /// nothing: if the maker of the block is known, it is as the maker wrote it. Servers of the
     /// Anthropic dialect that sign nothing accept any unsigned block.
     fn wants_signature(&self, past: &PastBlock, position: Position) -> bool {
-        let bare = match &past.block {
-            Block::Thinking { signature, .. } => signature.as_deref().is_none_or(str::is_empty),
-            _ => false,
-        };
-        let bare = bare && past.origin.is_none();
+        let bare = is_unsigned(&past.block) && past.origin.is_none();
         let verbatim = self.treat(Part::Thinking, Maker::Same, position) == Treatment::Verbatim;
         bare && verbatim && self.profile.blocks != BlockRules::Native
     }
@@ -203,7 +207,7 @@ impl HistoryRules<'_> {
                 (None, (Fate::LeftOut, Some(reason)))
             }
         };
-        adapted.unsigned |= matches!(block, Some(Block::Thinking { signature: None, .. }));
+        adapted.unsigned |= block.as_ref().is_some_and(is_unsigned);
         if block.is_some() {
             adapted.sent.push(SentPart {
                 key: past.key,
