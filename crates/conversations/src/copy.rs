@@ -1,5 +1,4 @@
-//! Copies of replies that pass unchanged: what is stored is read from the bytes on their way to the
-//! client.
+//! Copies of replies that pass unchanged. The copy is read from the bytes on their way to the client.
 
 use std::task::Poll;
 

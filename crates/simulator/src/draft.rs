@@ -40,7 +40,7 @@ impl Draft {
         limits: Limits<'_>,
         situation: impl FnOnce() -> Situation,
     ) -> Self {
-        let script = match exchange.said() {
+        let script = match exchange.scripted_pieces() {
             Some(pieces) => Script { pieces: pieces.to_vec(), scripted: true },
             None => script::write(&situation(), &mut Random::new(seed)),
         };

@@ -32,7 +32,7 @@ pub(crate) struct Exchange<'a> {
     controls: ControlHeaders,
     step: Option<Step>,
     /// What the step says to this conversation.
-    said: Option<Vec<Piece>>,
+    scripted_pieces: Option<Vec<Piece>>,
     /// The credentials of the request. Each has a prompt cache of its own.
     account: Hash,
     cache_use: Cell<Option<CacheUse>>,
@@ -71,7 +71,7 @@ impl<'a> Exchange<'a> {
             dialect,
             controls: ControlHeaders::read(headers)?,
             step: None,
-            said: None,
+            scripted_pieces: None,
             account: account(headers),
             cache_use: Cell::new(None),
         })
@@ -85,7 +85,8 @@ impl<'a> Exchange<'a> {
         if let Some(progress) = &self.simulator.scenario {
             let input = input();
             self.step = progress.next(&input.model, &input.text);
-            self.said = self.step.as_ref().and_then(|step| step.said(&input.conversation));
+            let pieces = self.step.as_ref().map(|step| step.pieces(&input.conversation));
+            self.scripted_pieces = pieces.flatten();
         }
         if let Some(step) = &self.step {
             self.controls.faults.extend(step.faults.iter().cloned());
@@ -124,8 +125,8 @@ impl<'a> Exchange<'a> {
     }
 
     /// The scenario's reply to this request, if there is one.
-    pub(crate) fn said(&self) -> Option<&[Piece]> {
-        self.said.as_deref()
+    pub(crate) fn scripted_pieces(&self) -> Option<&[Piece]> {
+        self.scripted_pieces.as_deref()
     }
 
     /// The signature style: from the request, else the scenario, else the options.

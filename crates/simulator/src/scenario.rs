@@ -171,7 +171,7 @@ impl Progress {
 
 impl Step {
     /// The scripted reply, if there is one, to this conversation.
-    pub(crate) fn said(&self, conversation: &str) -> Option<Vec<Piece>> {
+    pub(crate) fn pieces(&self, conversation: &str) -> Option<Vec<Piece>> {
         let pieces = self.say.as_ref()?.iter();
         Some(pieces.map(|piece| piece.write(conversation)).collect())
     }
@@ -414,14 +414,17 @@ signature = "empty"
             panic!("two steps");
         };
         assert_eq!(first.faults, [Fault::CutEvent(3), Fault::Crlf]);
-        let said = first.said("It rains. the code is kiwi7, not the code is other").unwrap();
-        assert_eq!(said.len(), 5);
+        let pieces = first.pieces("It rains. the code is kiwi7, not the code is other").unwrap();
+        assert_eq!(pieces.len(), 5);
         assert_eq!(
-            said[3],
+            pieces[3],
             Piece::Tool { name: "look".to_owned(), input: json!({"where": "out", "n": 1}) }
         );
-        assert_eq!(said[4], Piece::Text("I recall kiwi7".to_owned()));
-        assert_eq!(first.said("It rains.").unwrap()[4], Piece::Text("I recall nothing".to_owned()));
+        assert_eq!(pieces[4], Piece::Text("I recall kiwi7".to_owned()));
+        assert_eq!(
+            first.pieces("It rains.").unwrap()[4],
+            Piece::Text("I recall nothing".to_owned())
+        );
         assert_eq!(second.signature, Some(SignatureStyle::Empty));
         assert_eq!(second.times, Some(1));
     }

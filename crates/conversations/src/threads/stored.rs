@@ -62,13 +62,13 @@ impl StoredMessage {
 #[derive(Debug)]
 pub(super) struct NewTurn {
     owner: String,
-    place: Place,
+    position: Position,
     turn: ThreadTurn,
 }
 
 /// Where a turn is in its thread.
 #[derive(Debug)]
-enum Place {
+enum Position {
     First(ThreadBase),
     After { previous: MessageKey, thread: String },
 }
@@ -76,13 +76,13 @@ enum Place {
 impl NewTurn {
     /// The turn that creates a thread.
     pub(super) fn first(owner: String, base: ThreadBase, turn: ThreadTurn) -> Self {
-        Self { owner, place: Place::First(base), turn }
+        Self { owner, position: Position::First(base), turn }
     }
 
     /// A turn that continues a thread.
     pub(super) fn next(previous: MessageKey, thread: String, turn: ThreadTurn) -> Self {
         let owner = previous.owner.clone();
-        Self { owner, place: Place::After { previous, thread }, turn }
+        Self { owner, position: Position::After { previous, thread }, turn }
     }
 }
 
@@ -139,9 +139,9 @@ impl Threads {
     ) -> Result<(), StoreError> {
         let AddedMessage { content, stop_reason, .. } = message;
         let turn = ThreadTurn { content, stop_reason, ..new.turn };
-        let (thread, base, parent) = match new.place {
-            Place::First(base) => (format!("thread_{}", random::id()), Some(base), None),
-            Place::After { previous, thread } => (thread, None, Some(previous.node())),
+        let (thread, base, parent) = match new.position {
+            Position::First(base) => (format!("thread_{}", random::id()), Some(base), None),
+            Position::After { previous, thread } => (thread, None, Some(previous.node())),
         };
         let stored = StoredMessage { thread, base, turn, ambiguous: false };
         let store = &self.sealed_store.store;

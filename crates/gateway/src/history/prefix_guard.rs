@@ -8,7 +8,7 @@ use throughline_codec::dialects::blocks::outline::Outline;
 use throughline_codec::dialects::blocks::prefix::{Prefixes, after_block};
 
 use crate::history::adapt::{AdaptedHistory, SentPart};
-use crate::thinking::guard::{BlockPlace, Guard};
+use crate::thinking::guard::{BlockPosition, Guard};
 
 /// The guard's mode for one request.
 #[derive(Clone, Copy, Debug)]
@@ -39,8 +39,8 @@ impl PrefixGuard {
         let is_stale = |sent: &SentPart| {
             let SentPart { after_summary, tried, .. } = *sent;
             sent.prefix.is_some_and(|prefix| {
-                let place = BlockPlace { prefix, after_summary, tried };
-                self.mode.is_stale(place, sent.prefix_record)
+                let position = BlockPosition { prefix, after_summary, tried };
+                self.mode.is_stale(position, sent.prefix_record)
             })
         };
         let sent = adapted.sent.iter().enumerate();

@@ -20,7 +20,7 @@ pub enum Guard {
 
 /// Where a block is in a request.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct BlockPlace {
+pub(crate) struct BlockPosition {
     /// The prefix it follows.
     pub(crate) prefix: Prefix,
     /// Whether it follows a summary that the provider wrote. Such a summary keeps the turns after it
@@ -40,14 +40,14 @@ pub struct PrefixRecord {
 }
 
 impl Guard {
-    /// Whether a block is probably not valid in its place.
-    pub(crate) fn is_stale(self, place: BlockPlace, prefix_record: PrefixRecord) -> bool {
+    /// Whether a block is probably not valid in its position.
+    pub(crate) fn is_stale(self, position: BlockPosition, prefix_record: PrefixRecord) -> bool {
         match prefix_record.made {
             _ if self == Self::Off => false,
-            _ if prefix_record.dropped == Some(place.prefix) => true,
-            Some(made) => made != place.prefix && !place.after_summary,
+            _ if prefix_record.dropped == Some(position.prefix) => true,
+            Some(made) => made != position.prefix && !position.after_summary,
             // The block was made before it was known that this backend binds its blocks.
-            None => self == Self::Learnt && !place.tried,
+            None => self == Self::Learnt && !position.tried,
         }
     }
 }

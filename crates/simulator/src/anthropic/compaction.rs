@@ -67,12 +67,12 @@ pub(crate) fn drop_replaced(request: &mut ParsedRequest) {
 /// Writes the summary that a request asks for.
 pub(crate) fn write(
     request: &ParsedRequest,
-    said: &str,
+    user_text: &str,
     signer: &Signer,
     model: &Model,
     boundaries: &[Hash],
 ) -> Option<Block> {
-    request.compaction.as_ref().filter(|_| said.to_lowercase().contains(TRIGGER))?;
+    request.compaction.as_ref().filter(|_| user_text.to_lowercase().contains(TRIGGER))?;
     let texts = request.turns.iter().flat_map(|turn| &turn.blocks).filter_map(|block| {
         let text = if is_summary(block) { &block["content"] } else { &block["text"] };
         text.as_str()

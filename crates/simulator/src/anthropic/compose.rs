@@ -29,8 +29,8 @@ impl Composer<'_> {
     /// Builds the reply.
     pub(crate) fn compose(&self, request: &ParsedRequest, mut verified: Verified) -> Reply {
         let seed = self.exchange.seed(&request.model, &verified.prefix.whole());
-        let (said, signer) = (user_text(request), self.exchange.signer());
-        let summary = compaction::write(request, &said, signer, self.model, &verified.boundaries);
+        let (words, signer) = (user_text(request), self.exchange.signer());
+        let summary = compaction::write(request, &words, signer, self.model, &verified.boundaries);
         let pauses = request.compaction.as_ref().is_some_and(|edit| edit.pauses);
         if let Some(block) = &summary {
             // The summary replaces everything before the reply.

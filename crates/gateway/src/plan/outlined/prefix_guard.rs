@@ -9,7 +9,7 @@ use throughline_codec::dialects::blocks::prefix::{Prefixes, after_block};
 use throughline_codec::dialects::blocks::rewrite::ThinkingEdit;
 
 use crate::plan::outlined::{OutlinedPlan, PlannedBlock, Planner};
-use crate::thinking::guard::BlockPlace;
+use crate::thinking::guard::BlockPosition;
 use crate::upstream::refusal_policy::RetryPlan;
 
 impl Planner<'_> {
@@ -58,8 +58,8 @@ impl Planner<'_> {
         let after_summary = prefixes.is_after_summary(block.message);
         let tried = block.fate == Fate::Tried;
         block.prefix.is_some_and(|prefix| {
-            let place = BlockPlace { prefix, after_summary, tried };
-            self.guard.is_stale(place, block.prefix_record)
+            let position = BlockPosition { prefix, after_summary, tried };
+            self.guard.is_stale(position, block.prefix_record)
         })
     }
 
