@@ -1,7 +1,7 @@
 //! The reply on the wire: one JSON message, or the same message as events.
 
 use bytes::Bytes;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::compaction;
 use crate::draft;
@@ -176,8 +176,14 @@ impl Reply {
             }
             Block::Text { text } => deltas(frames, index, "text_delta", "text", text),
             Block::ToolUse { input, .. } => {
-                frames.push(delta(index, "input_json_delta", "partial_json", ""));
-                deltas(frames, index, "input_json_delta", "partial_json", &input.to_string());
+                // A call without arguments has no delta, or only an empty one.
+                let is_bare = input.as_object().is_some_and(Map::is_empty);
+                if !is_bare || index.is_multiple_of(2) {
+                    frames.push(delta(index, "input_json_delta", "partial_json", ""));
+                }
+                if !is_bare {
+                    deltas(frames, index, "input_json_delta", "partial_json", &input.to_string());
+                }
             }
         }
         frames.push(event(&json!({"type": "content_block_stop", "index": index})));

@@ -59,7 +59,11 @@ impl Part {
             Data::Thought(text) => json!({"text": text, "thought": true}),
             Data::Text(text) => json!({ "text": text }),
             Data::Call { id, name, args } => {
-                let mut call = json!({"name": name, "args": args});
+                let mut call = json!({"name": name});
+                // A call without arguments has no member for them.
+                if args.as_object().is_none_or(|args| !args.is_empty()) {
+                    call["args"] = args.clone();
+                }
                 if let (Some(id), Some(members)) = (id, call.as_object_mut()) {
                     members.insert("id".to_owned(), id.as_str().into());
                 }

@@ -6,7 +6,7 @@
 use serde_json::{Value, json};
 
 use super::request::{ParsedRequest, list};
-use super::variants::Variant;
+use super::variants::{ReasoningOutput, Variant};
 use crate::openai;
 use crate::prompt_cache::{Caching, Marks, PromptPart, mark_of, unmarked};
 use crate::refusal::Refusal;
@@ -28,7 +28,8 @@ pub(super) fn parts(request: &ParsedRequest, variant: &Variant) -> Vec<PromptPar
     let tools = list(request.get("tools")).iter();
     if !has_marks(request, variant) {
         let tools = tools.map(|tool| PromptPart::new("", &tool.to_string(), None));
-        return tools.chain(request.messages().iter().map(openai::prompt_part)).collect();
+        let messages = request.messages().iter().map(|message| read(message, variant));
+        return tools.chain(messages.map(|message| openai::prompt_part(&message))).collect();
     }
     let tools = tools.map(|tool| PromptPart::new("", &unmarked(tool).to_string(), mark_of(tool)));
     let mut parts: Vec<PromptPart> = tools.collect();
@@ -56,6 +57,19 @@ pub(super) fn parts(request: &ParsedRequest, variant: &Variant) -> Vec<PromptPar
     parts
 }
 
+/// A message as the server reads it. A server that has a member for reasoning ignores reasoning in
+/// others, so it is not part of the prompt.
+fn read(message: &Value, variant: &Variant) -> Value {
+    let mut message = message.clone();
+    if let (ReasoningOutput::Field(known), Some(members)) =
+        (variant.reasoning_output, message.as_object_mut())
+    {
+        let reasoning = ["reasoning", "reasoning_content", "reasoning_details", "thinking_blocks"];
+        members.retain(|name, _| name == known || !reasoning.contains(&name.as_str()));
+    }
+    message
+}
+
 /// Refuses marks that the provider behind the server refuses.
 pub(super) fn check_marks(request: &ParsedRequest, variant: &Variant) -> Result<(), Refusal> {
     if !has_marks(request, variant) {
@@ -78,4 +92,32 @@ pub(super) fn check_marks(request: &ParsedRequest, variant: &Variant) -> Result<
 /// Whether the provider behind the server caches what a client marks.
 fn has_marks(request: &ParsedRequest, variant: &Variant) -> bool {
     matches!(variant.name, "openrouter" | "litellm") && request.model().contains("claude")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Servers ignore reasoning in a member that they do not know, without an error.
+    #[test]
+    fn reasoning_counts_only_in_the_member_that_the_server_knows() {
+        let tokens = |variant: &str, member: &str| {
+            let mut message = json!({"role": "assistant", "content": "Green."});
+            if !member.is_empty() {
+                message[member] = "I ponder all the colours.".into();
+            }
+            let body = serde_json::Map::from_iter([("messages".to_owned(), json!([message]))]);
+            let variant = Variant::named(variant).expect("a variant");
+            PromptPart::total(&parts(&ParsedRequest::read(body), variant))
+        };
+        for (variant, known, other) in [
+            ("llamacpp", "reasoning_content", "reasoning"),
+            ("sglang", "reasoning_content", "reasoning"),
+            ("vllm", "reasoning", "reasoning_content"),
+            ("ollama", "reasoning", "reasoning_content"),
+        ] {
+            assert_eq!(tokens(variant, other), tokens(variant, ""), "{variant}");
+            assert!(tokens(variant, known) > tokens(variant, "") + 6, "{variant}");
+        }
+    }
 }

@@ -417,7 +417,12 @@ impl Form {
             format!("\"tool_calls\":[{numbered}]")
         };
         deltas.push(Delta::new(first));
-        for piece in draft::deltas(arguments.as_str().unwrap_or_default()) {
+        let arguments = match arguments.as_str().unwrap_or_default() {
+            // Only OpenAI's own models write an empty object in a stream.
+            "{}" if !self.official => "",
+            arguments => arguments,
+        };
+        for piece in draft::deltas(arguments) {
             let piece = member("arguments", piece);
             deltas.push(Delta::new(if self.legacy {
                 format!("\"function_call\":{{{piece}}}")
