@@ -9,6 +9,9 @@ use crate::dialects::shared::number::write_number;
 use crate::dialects::{ReplyIdentity, ReplyWriter};
 use crate::json::escape_bytes;
 
+/// The arguments of a call that has none.
+const NO_ARGUMENTS: &str = "{}";
+
 /// Writes one reply.
 #[derive(Default)]
 pub(super) struct Writer {
@@ -20,6 +23,8 @@ pub(super) struct Writer {
     /// Open blocks that are hidden, completely or except for their signature.
     untold: Vec<u32>,
     silent: Vec<u32>,
+    /// Open calls without arguments.
+    bare: Vec<u32>,
     written: usize,
     ended: bool,
 }
@@ -46,6 +51,24 @@ impl Writer {
             let _ = serde_json::to_writer(&mut *out, event);
         }
         out.extend_from_slice(b"\n\n");
+    }
+
+    /// Writes the arguments of a call that ends without any: an empty object.
+    fn end_call(&mut self, event: &Event<'_>, out: &mut Vec<u8>) {
+        match event {
+            Event::BlockStarted { index, block: BlockStart::ToolCall { .. } } => {
+                self.bare.push(*index);
+            }
+            Event::BlockDelta { index, delta: Delta::ToolArguments(text) } if !text.is_empty() => {
+                self.bare.retain(|bare| bare != index);
+            }
+            Event::BlockEnded { index } if self.bare.contains(index) => {
+                self.bare.retain(|bare| bare != index);
+                let delta = Delta::ToolArguments(NO_ARGUMENTS.into());
+                self.write("block_delta", &Event::BlockDelta { index: *index, delta }, out);
+            }
+            _ => {}
+        }
     }
 
     fn model<'a>(&'a self, theirs: &'a str) -> &'a str {
@@ -105,6 +128,7 @@ impl ReplyWriter for Writer {
         if self.ended || !self.is_visible(event) {
             return;
         }
+        self.end_call(event, out);
         let name = match event {
             Event::MessageStarted { model, .. } => {
                 let own = Event::MessageStarted {
@@ -149,6 +173,13 @@ impl ReplyWriter for Writer {
         own.id.clone_from(&self.id);
         own.model = self.model(&reply.model).to_owned();
         own.content.retain(|block| !matches!(block, Block::Opaque { .. }));
+        for block in &mut own.content {
+            if let Block::ToolCall { arguments, .. } = block
+                && arguments.is_empty()
+            {
+                arguments.push_str(NO_ARGUMENTS);
+            }
+        }
         if self.hidden {
             for block in &mut own.content {
                 if let Block::Thinking { text, .. } = block {
