@@ -35,6 +35,7 @@ fn kept(text: &str) -> StoredTurn {
             credential: String::new(),
         },
         session: 1,
+        conversation: None,
         blocks: vec![
             Block::Thinking { text: text.into(), signature: Some("EqQBCkYI".into()) },
             Block::text("Eleven."),

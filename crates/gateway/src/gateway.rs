@@ -13,11 +13,11 @@ use tokio::sync::Semaphore;
 
 use crate::backend::{Auth, Backend};
 use crate::cool_down::{CoolDown, FailingBackends};
+use crate::learnt_reasoning::LearntReasoning;
 use crate::metrics::Metrics;
 use crate::models::Lists;
 use crate::refused_settings;
 use crate::reply::repair::CompleteBackends;
-use crate::separating::SeparatingModels;
 use crate::settings::Settings;
 use crate::shutdown::Shutdown;
 use crate::stored_settings::StoredSettings;
@@ -53,7 +53,8 @@ pub struct Gateway {
     /// The site of the last active backend that received the callers' own keys.
     key_site: RwLock<Option<String>>,
     pub(crate) binding: RwLock<HashSet<String>>,
-    pub(crate) separating: Arc<SeparatingModels>,
+    /// What replies have shown about the reasoning of models.
+    pub(crate) learnt: Arc<LearntReasoning>,
     pub(crate) complete_backends: Arc<CompleteBackends>,
     /// Which backends fail.
     pub(crate) failing: FailingBackends,
@@ -109,7 +110,7 @@ impl Gateway {
             memory_store: stores.memory,
             key_site: RwLock::new(key_site),
             binding: RwLock::new(binding),
-            separating: Arc::new(SeparatingModels::new(&snapshot, changes.clone())),
+            learnt: Arc::new(LearntReasoning::new(&snapshot, &changes)),
             complete_backends: Arc::default(),
             failing: FailingBackends::default(),
             memory: Arc::new(Memory::new(snapshot, changes.clone())),
@@ -341,6 +342,7 @@ mod tests {
                 credential: String::new(),
             },
             session: 1,
+            conversation: None,
             prefix: None,
             blocks: Vec::new(),
         };

@@ -16,7 +16,7 @@ pub struct ClientDefaults {
     pub thinks: bool,
     /// A request without a thinking setting shows the thinking of models that think anyway.
     pub shows_thinking: bool,
-    /// Clients send the ids of tool calls back with the results.
+    /// All clients send the ids of tool calls back, with the calls and with the results.
     pub returns_call_ids: bool,
     /// A signature belongs to the text of its block. If not, clients may drop parts of the text.
     pub signature_binds_text: bool,

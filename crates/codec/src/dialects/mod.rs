@@ -167,6 +167,10 @@ pub trait UpstreamDialect: Sync {
         let profiles = self.profiles();
         profiles.iter().find(|profile| profile.name == variant).unwrap_or(&profiles[0])
     }
+    /// The profile of the same server with this member for reasoning, if only its name differs.
+    fn with_member(&self, profile: &'static Profile, _member: &str) -> &'static Profile {
+        profile
+    }
     /// Writes a request for a target. Parts that the target cannot express are losses.
     fn write_request(&self, request: &Request, target: &Target<'_>) -> Lossy<Outgoing>;
     /// Asks the provider to drop thinking that is bound to another conversation instead of failing.
@@ -360,5 +364,10 @@ pub trait ReplyReader: Send {
     /// Whether the reply had reasoning in its own field, although its text may be raw model output.
     fn separates_reasoning(&self) -> bool {
         false
+    }
+    /// The member that held the reasoning, if servers differ in its name. `None` if the reply had
+    /// none, or several.
+    fn reasoning_member(&self) -> Option<&'static str> {
+        None
     }
 }

@@ -190,6 +190,10 @@ impl ReplyReader for RawTextReader {
     fn separates_reasoning(&self) -> bool {
         self.stage.separates_reasoning()
     }
+
+    fn reasoning_member(&self) -> Option<&'static str> {
+        self.reader.reasoning_member()
+    }
 }
 
 impl Blocks {

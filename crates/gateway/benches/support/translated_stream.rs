@@ -66,12 +66,12 @@ impl TranslatedStream {
             blocks: Vec::new(),
             losses: Vec::new(),
             client,
-            question: String::new(),
+            turn_position: Default::default(),
             scope: Scope::new(ledger.lineage.id, String::new()),
             sent_thinking: None,
             prefix: None,
             returns_call_ids: client.defaults().returns_call_ids,
-            separating: std::sync::Arc::default(),
+            learnt: std::sync::Arc::default(),
         };
         let target = Target { model: "m", profile: upstream.profile("") };
         let vault = gateway.vault.clone();

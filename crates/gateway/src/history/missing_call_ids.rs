@@ -1,78 +1,86 @@
-//! Restores tool-call ids that a client does not return. Some client libraries have no ids; the
-//! vault then finds the call by its content and the question before it.
+//! Restores tool-call ids that a client does not return. Some client libraries have no ids, and some
+//! drop them. The envelope of a call names its id; without it, the vault finds the call by its
+//! content and its position.
 
 use std::collections::HashMap;
 
-use serde_json::Value;
 use throughline_canonical::{Block, Message, Role};
 
 use crate::gateway::Gateway;
-use crate::history::vault_lookup::{MAX_LOOKUPS, StoredCall, question, text_of};
-use crate::relay::call_ids::looks_random;
-use crate::thinking::vault::{Scope, VaultKey};
-
-/// The vault keys of a turn by the content of its calls. Empty if it has no calls.
-pub(crate) fn call_keys(scope: &Scope, question: &str, content: &[Block]) -> Vec<VaultKey> {
-    let mut content_text = text_of(content).trim().to_owned();
-    let mut calls = 0;
-    for block in content {
-        if let Block::ToolCall { name, arguments, .. } = block {
-            calls += 1;
-            // Clients reformat the arguments, so compare them with sorted members.
-            let mut arguments: Value = serde_json::from_str(arguments).unwrap_or_default();
-            arguments.sort_all_objects();
-            content_text.push_str(&format!("\n{name} {arguments}"));
-        }
-    }
-    match calls {
-        0 => Vec::new(),
-        _ => scope.answer(question, &content_text).to_vec(),
-    }
-}
+use crate::history::turn_position::{RepeatedTexts, TurnPositions};
+use crate::history::vault_lookup::{FoundTurn, MAX_LOOKUPS, StoredCall, lacks_call_ids};
+use crate::thinking::envelope::OpenResult;
+use crate::thinking::vault::Scope;
 
 impl Gateway {
     /// Gives calls and their results the ids back that the model used.
     pub(crate) async fn restore_call_ids(&self, scope: &Scope, messages: &mut [Message]) {
-        let mut answered = 0;
         let mut restored_ids: HashMap<String, String> = HashMap::new();
+        let repeated = RepeatedTexts::of(messages);
+        let mut turn_positions = TurnPositions::default();
         let mut lookups = 0;
-        for at in 0..messages.len() {
-            let (before, message) = messages.split_at_mut(at);
-            let message = &mut message[0];
+        for message in messages {
             if message.role != Role::Assistant {
-                for block in &mut message.content {
-                    if let Block::ToolResult { id, .. } = block
-                        && let Some(original) = restored_ids.get(id)
-                    {
-                        id.clone_from(original);
-                    }
+                restore_results(message, &restored_ids);
+            } else if lacks_call_ids(&message.content) && lookups < MAX_LOOKUPS {
+                lookups += 1;
+                let is_repeated = repeated.contains(&message.content);
+                self.restore_from_envelopes(&mut message.content, &mut restored_ids);
+                let found = self
+                    .find_turn(scope, &turn_positions.next(), &message.content, is_repeated)
+                    .await;
+                if let FoundTurn::One(kept) = found {
+                    restore_calls(&mut message.content, kept.blocks, &mut restored_ids);
                 }
-                continue;
             }
-            let questions = &before[std::mem::replace(&mut answered, at + 1)..];
-            // Every id that the gateway or a provider sends looks random.
-            let lacks_id =
-                |block: &Block| matches!(block, Block::ToolCall { id, .. } if !looks_random(id));
-            if !message.content.iter().any(lacks_id) || lookups == MAX_LOOKUPS {
-                continue;
-            }
-            lookups += 1;
-            let keys = call_keys(scope, &question(questions), &message.content);
-            let Some(kept) = self.vault.find(&keys).await.turn() else {
+            turn_positions.pass(message);
+        }
+    }
+
+    /// Restores the ids of calls that have an envelope.
+    fn restore_from_envelopes(
+        &self,
+        content: &mut [Block],
+        restored_ids: &mut HashMap<String, String>,
+    ) {
+        for block in content {
+            let Block::ToolCall { id, signature: Some(signature), .. } = block else {
                 continue;
             };
-            let calls = message.content.iter_mut().filter(|block| is_call(block));
-            let stored = kept.blocks.into_iter().filter(is_call);
-            for (block, original) in calls.zip(stored) {
-                let Some((original_id, call)) = StoredCall::of(original) else {
-                    continue;
-                };
-                if call.matches(block)
-                    && let Block::ToolCall { id, .. } = block
-                {
-                    restored_ids.insert(std::mem::replace(id, original_id.clone()), original_id);
-                }
+            if let OpenResult::Ours(envelope) = self.envelopes.open(signature)
+                && let Some(call) = envelope.call
+            {
+                restored_ids.insert(std::mem::replace(id, call.id.clone()), call.id);
             }
+        }
+    }
+}
+
+/// Restores the ids of calls that the vault has.
+fn restore_calls(
+    content: &mut [Block],
+    stored: Vec<Block>,
+    restored_ids: &mut HashMap<String, String>,
+) {
+    let calls = content.iter_mut().filter(|block| is_call(block));
+    for (block, original) in calls.zip(stored.into_iter().filter(is_call)) {
+        let Some((original_id, call)) = StoredCall::of(original) else {
+            continue;
+        };
+        if call.matches(block)
+            && let Block::ToolCall { id, .. } = block
+        {
+            restored_ids.insert(std::mem::replace(id, original_id.clone()), original_id);
+        }
+    }
+}
+
+fn restore_results(message: &mut Message, restored_ids: &HashMap<String, String>) {
+    for block in &mut message.content {
+        if let Block::ToolResult { id, .. } = block
+            && let Some(original) = restored_ids.get(id)
+        {
+            id.clone_from(original);
         }
     }
 }

@@ -10,4 +10,5 @@ pub(crate) mod prefix_guard;
 pub(crate) mod recall;
 pub mod replay_table;
 pub(crate) mod restore;
+pub(crate) mod turn_position;
 pub(crate) mod vault_lookup;

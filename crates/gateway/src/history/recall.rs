@@ -14,12 +14,15 @@ use throughline_codec::dialects::blocks::prefix::after_block;
 
 use crate::gateway::Gateway;
 use crate::history::replay_table::Maker;
-use crate::history::vault_lookup::{LookupBudget, StoredCall, is_same_turn};
+use crate::history::turn_position::TurnPosition;
+use crate::history::vault_lookup::{
+    FoundTurn, LookupBudget, StoredCall, has_call_ids, is_same_turn,
+};
 use crate::settings::{Policy, Thinking};
 use crate::thinking::envelope::{Envelope, EnvelopeKind, Envelopes, OpenResult};
 use crate::thinking::guard::PrefixRecord;
 use crate::thinking::memory::{TargetIdentity, Verdict};
-use crate::thinking::vault::{Lookup, Scope};
+use crate::thinking::vault::{Scope, StoredTurn};
 
 /// One block of an assistant message, as its maker wrote it.
 #[derive(Clone, Debug)]
@@ -116,6 +119,8 @@ pub(crate) struct Recall<'a> {
     pub(crate) scope: &'a Scope,
     /// Counts the vault lookups of this request.
     pub(crate) lookups: Mutex<LookupBudget>,
+    /// The scopes of other conversations that the request continues, as its call ids show.
+    pub(crate) resumed: Mutex<Vec<Scope>>,
     /// The session of the request.
     pub(crate) session: u64,
     pub(crate) rules: Thinking,
@@ -129,31 +134,102 @@ pub(crate) struct Recall<'a> {
 }
 
 impl Recall<'_> {
-    /// Restores the content of one assistant message. `questions` are the messages it answers,
-    /// `verdicts` are the memory's verdicts on its thinking.
+    /// Restores the content of one assistant message at its position in the conversation. `verdicts`
+    /// are the memory's verdicts on its thinking.
     pub(crate) async fn message(
         &self,
         content: Vec<Block>,
-        questions: &[Message],
+        turn_position: &TurnPosition,
+        is_repeated: bool,
         verdicts: &[Verdict],
     ) -> Vec<PastBlock> {
         let found = match self.reads_past && self.lookups.lock().count_lookup() {
-            true => self.gateway.find_turn(self.scope, questions, &content).await,
-            false => Lookup::Nothing,
+            true => self.find(turn_position, &content, is_repeated).await,
+            false => FoundTurn::None,
         };
-        if found == Lookup::Sealed && !content.iter().any(is_thinking) {
-            let mut past = self.restore_changed(content, None, verdicts);
-            past.insert(0, sealed_thinking());
-            return past;
-        }
+        let kept = match found {
+            FoundTurn::None => None,
+            FoundTurn::One(kept) => Some(kept),
+            FoundTurn::Ambiguous(kept) => return self.ambiguous(content, kept, verdicts),
+            FoundTurn::Sealed if content.iter().any(is_thinking) => None,
+            FoundTurn::Sealed => {
+                let mut past = self.restore_changed(content, None, verdicts);
+                past.insert(0, sealed_thinking());
+                return past;
+            }
+        };
         // Restore a turn once, even if the request names it more than once.
-        let kept = found.turn().filter(|kept| self.lookups.lock().is_new(&kept.blocks));
+        let kept = kept.filter(|kept| self.lookups.lock().is_new(&kept.blocks));
         match kept {
             Some(kept) if is_same_turn(&content, &kept.blocks) => {
                 self.restore_unchanged(&content, kept, verdicts)
             }
             kept => self.restore_changed(content, kept, verdicts),
         }
+    }
+
+    /// Finds out which conversation the request continues, by its first stored call. A resumed session
+    /// may have another id and another system text.
+    pub(crate) async fn find_resumed(&self, messages: &[Message]) {
+        let calls =
+            |message: &&Message| message.role == Role::Assistant && has_call_ids(&message.content);
+        if let Some(message) = messages.iter().find(calls).filter(|_| self.reads_past) {
+            self.find(&TurnPosition::default(), &message.content, false).await;
+        }
+    }
+
+    /// Finds a turn in this conversation, or else in those that it continues.
+    async fn find(
+        &self,
+        turn_position: &TurnPosition,
+        content: &[Block],
+        is_repeated: bool,
+    ) -> FoundTurn {
+        let found = self.gateway.find_turn(self.scope, turn_position, content, is_repeated).await;
+        match &found {
+            FoundTurn::None if !has_call_ids(content) => {}
+            FoundTurn::None | FoundTurn::Ambiguous(_) | FoundTurn::Sealed => return found,
+            FoundTurn::One(kept) => {
+                let other = self.scope.resumed(kept);
+                let mut resumed = self.resumed.lock();
+                let is_new = |other: &Scope| {
+                    resumed.iter().all(|known| known.conversation() != other.conversation())
+                };
+                if let Some(other) = other.filter(is_new) {
+                    resumed.push(other);
+                }
+                drop(resumed);
+                return found;
+            }
+        }
+        let resumed = self.resumed.lock().clone();
+        for scope in &resumed {
+            let found = self.gateway.find_turn(scope, turn_position, content, is_repeated).await;
+            if !matches!(found, FoundTurn::None) {
+                return found;
+            }
+        }
+        FoundTurn::None
+    }
+
+    /// A turn that may be one of several. What the client has of it goes on. Thinking that it may
+    /// have dropped is reported: the thinking of another turn must not take its place.
+    fn ambiguous(
+        &self,
+        content: Vec<Block>,
+        kept: StoredTurn,
+        verdicts: &[Verdict],
+    ) -> Vec<PastBlock> {
+        let mut past = Vec::new();
+        if !content.iter().any(is_thinking) {
+            let thinking = kept.blocks.into_iter().filter(is_thinking);
+            past.extend(thinking.map(|block| PastBlock {
+                restored: true,
+                ..foreign(block, Reason::Unknown, None)
+            }));
+        }
+        past.extend(self.restore_changed(content, None, verdicts));
+        past
     }
 
     /// Restores the signature of a call or a text that the client sent in the upstream's dialect.

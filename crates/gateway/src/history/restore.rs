@@ -109,10 +109,11 @@ impl Recall<'_> {
                         key: client_key(theirs, self.binds_text),
                         ..self.thinking((*theirs).clone(), *verdict)
                     },
-                    Some((theirs, verdict)) => PastBlock {
-                        key: client_key(theirs, self.binds_text),
-                        ..self.known(block, &origin, verdict.and_then(known_verdict))
-                    },
+                    Some((theirs, verdict)) => {
+                        let verdict = self.verdict_on(theirs, &block, *verdict);
+                        let key = client_key(theirs, self.binds_text);
+                        PastBlock { key, ..self.known(block, &origin, verdict) }
+                    }
                     None => {
                         PastBlock { restored: thinks, ..self.stored(block, &origin, kept.session) }
                     }
@@ -177,7 +178,7 @@ impl Recall<'_> {
                     let key = client_key(&block, self.binds_text);
                     let past = match (replaced.next_if(|lost| lost.at == at), &origin) {
                         (Some(lost), Some(origin)) => {
-                            let verdict = verdict.and_then(known_verdict);
+                            let verdict = self.verdict_on(&block, lost.block, verdict);
                             self.known(lost.block.clone(), origin, verdict)
                         }
                         _ => self.thinking(block, verdict),
@@ -195,6 +196,23 @@ impl Recall<'_> {
         }
         past.extend(inserted.filter_map(restored));
         past
+    }
+
+    /// The memory's verdict on a block that has lost a part. Without its signature the memory knows it
+    /// by its text alone, and another backend may have thought the same, so the vault knows its maker
+    /// better. Only a refusal counts.
+    fn verdict_on<'v>(
+        &self,
+        theirs: &Block,
+        stored: &Block,
+        verdict: Option<&'v Verdict>,
+    ) -> Option<&'v Verdict> {
+        let is_bare = signature_of(theirs).is_empty() && !signature_of(stored).is_empty();
+        let is_refused = || {
+            let key = client_key(theirs, self.binds_text);
+            key.is_some_and(|key| self.gateway.memory.has_refused(self.target, &key))
+        };
+        verdict.filter(|_| !is_bare || is_refused()).and_then(known_verdict)
     }
 
     /// Compares the thinking of a stored turn with what the client's message still has of it.

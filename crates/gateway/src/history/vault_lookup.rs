@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 use throughline_canonical::{
     Amount, Block, Fate, Message, Origin, Reason, Request, Role, ThinkingKind,
 };
@@ -12,9 +12,11 @@ use throughline_codec::dialects::profile::Treatment;
 
 use crate::gateway::Gateway;
 use crate::history::adapt::open_turn;
-use crate::history::recall::{is_thinking, kind_of, signature_of};
+use crate::history::recall::{is_thinking, key_of, kind_of, signature_of};
 use crate::history::replay_table::{self, Maker, Part, Position};
-use crate::thinking::vault::{Lookup, Scope, VaultKey};
+use crate::history::turn_position::{RepeatedTexts, TurnPosition, TurnPositions};
+use crate::relay::call_ids::looks_random;
+use crate::thinking::vault::{Lookup, Scope, StoredTurn, VaultKey};
 use crate::turn::Attempt;
 use crate::turn::log::BlockRecord;
 
@@ -35,6 +37,10 @@ pub(crate) struct DroppedParts {
     pub(crate) is_restorable: bool,
     /// Thinking that cannot go back.
     pub(crate) withheld: Vec<WithheldPart>,
+    /// The texts of thinking that lost its signature and that another backend made.
+    pub(crate) foreign: HashMap<String, Arc<Origin>>,
+    /// The position of the reply.
+    pub(crate) turn_position: TurnPosition,
 }
 
 /// Thinking that the client dropped and that cannot go back.
@@ -99,6 +105,16 @@ fn size(block: &Block) -> usize {
     }
 }
 
+/// A message that may lack parts, or hold thoughts whose maker is not known.
+struct Suspect {
+    at: usize,
+    turn_position: TurnPosition,
+    lacks_thinking: bool,
+    lacks_signature: bool,
+    /// Thinking without a signature that the memory does not know.
+    unknown: Vec<String>,
+}
+
 impl Gateway {
     /// Finds the parts that the client has lost and that this backend needs. Checks the model's
     /// present turn, or all turns if the backend also needs the earlier ones.
@@ -107,53 +123,36 @@ impl Gateway {
         attempt: &Attempt<'_>,
         request: &Request,
     ) -> DroppedParts {
-        let profile = attempt.profile();
-        let wants = |part| {
-            let treatment = replay_table::treat(profile, part, Maker::Same, Position::OpenLoop);
-            matches!(treatment, Treatment::Verbatim | Treatment::Text)
-        };
-        let thinks = request.thinking.amount != Some(Amount::Off);
-        let (thinking, calls) = (thinks && wants(Part::Thinking), wants(Part::CallSignature));
-        let open = open_turn(&request.messages);
-        let first = if profile.misses_earlier_thinking { 0 } else { open };
-        let mut dropped = DroppedParts::default();
-        let mut answered = 0;
-        let mut lacking = Vec::new();
-        for (at, message) in request.messages.iter().enumerate() {
-            if message.role != Role::Assistant {
-                continue;
-            }
-            let questions = &request.messages[std::mem::replace(&mut answered, at + 1)..at];
-            if at < first {
-                continue;
-            }
-            let content = &message.content;
-            let lacks_thinking = thinking && self.may_lack_thinking(attempt, content);
-            let lacks_signature = calls && content.iter().any(is_bare_call);
-            if lacks_thinking || lacks_signature {
-                lacking.push((at, questions, lacks_thinking, lacks_signature));
-            }
+        let messages = self.with_call_ids(attempt, &request.messages).await;
+        let open = open_turn(&messages);
+        let (suspects, turn_position) = self.suspects(attempt, request, &messages, open);
+        let mut dropped = DroppedParts { turn_position, ..DroppedParts::default() };
+        if suspects.is_empty() {
+            return dropped;
         }
+        let repeated = RepeatedTexts::of(&messages);
         // Check the latest messages first, because the model needs them most.
-        for (at, questions, lacks_thinking, lacks_signature) in
-            lacking.into_iter().rev().take(MAX_RECENT_LOOKUPS)
-        {
-            let content = &request.messages[at].content;
-            let found = self.find_turn(&attempt.request.scope, questions, content).await;
+        for suspect in suspects.into_iter().rev().take(MAX_RECENT_LOOKUPS) {
+            let Suspect { at, turn_position, lacks_thinking, lacks_signature, unknown } = suspect;
+            let content = &messages[at].content;
+            let is_repeated = repeated.contains(content);
+            let scope = &attempt.request.scope;
+            let found = self.find_turn(scope, &turn_position, content, is_repeated).await;
             // Only in the open loop does the model need it.
-            if found == Lookup::Sealed && lacks_thinking && at >= open {
+            if matches!(found, FoundTurn::Sealed) && lacks_thinking && at >= open {
                 dropped.withheld.push(WithheldPart::sealed(at));
             }
-            let Some(kept) = found.turn() else {
+            let FoundTurn::One(kept) = found else {
                 continue;
             };
             let is_own = kept.origin.domain == attempt.backend.domain;
             let lost = LostParts::of(kept.blocks);
             let missing = lost.missing_from(content).filter(|_| lacks_thinking);
             if !is_own {
+                let origin = Arc::new(kept.origin);
+                dropped.foreign.extend(unknown.into_iter().map(|text| (text, origin.clone())));
                 // Only in the open loop does the model need it.
                 if at >= open {
-                    let origin = Arc::new(kept.origin);
                     dropped.withheld.extend(missing.map(|block| WithheldPart {
                         message: at,
                         kind: kind_of(block),
@@ -173,6 +172,73 @@ impl Gateway {
         dropped
     }
 
+    /// The messages to look up, and the position of the reply.
+    fn suspects(
+        &self,
+        attempt: &Attempt<'_>,
+        request: &Request,
+        messages: &[Message],
+        open: usize,
+    ) -> (Vec<Suspect>, TurnPosition) {
+        let profile = attempt.profile();
+        let wants = |part| {
+            let treatment = replay_table::treat(profile, part, Maker::Same, Position::OpenLoop);
+            matches!(treatment, Treatment::Verbatim | Treatment::Text)
+        };
+        let thinks = request.thinking.amount != Some(Amount::Off);
+        let (thinking, calls) = (thinks && wants(Part::Thinking), wants(Part::CallSignature));
+        let first = if profile.misses_earlier_thinking { 0 } else { open };
+        let mut turn_positions = TurnPositions::default();
+        let mut suspects = Vec::new();
+        for (at, message) in messages.iter().enumerate() {
+            let content = &message.content;
+            if message.role == Role::Assistant {
+                let is_present = at >= first;
+                let suspect = Suspect {
+                    at,
+                    turn_position: TurnPosition::default(),
+                    lacks_thinking: is_present
+                        && thinking
+                        && self.may_lack_thinking(attempt, content),
+                    lacks_signature: is_present && calls && content.iter().any(is_bare_call),
+                    unknown: self.unknown_thoughts(content),
+                };
+                if suspect.lacks_thinking || suspect.lacks_signature || !suspect.unknown.is_empty()
+                {
+                    suspects.push(Suspect { turn_position: turn_positions.next(), ..suspect });
+                }
+            }
+            turn_positions.pass(message);
+        }
+        (suspects, turn_positions.next())
+    }
+
+    /// The thinking without a signature whose maker the memory does not know.
+    fn unknown_thoughts(&self, content: &[Block]) -> Vec<String> {
+        let bare = content.iter().filter_map(|block| match block {
+            Block::Thinking { text, signature: None } if !text.is_empty() => Some((block, text)),
+            _ => None,
+        });
+        let unknown = |block| key_of(block).is_some_and(|key| !self.memory.knows_maker(&key));
+        bare.filter(|(block, _)| unknown(block)).map(|(_, text)| text.clone()).collect()
+    }
+
+    /// The messages, with the ids that the client does not return.
+    async fn with_call_ids<'m>(
+        &self,
+        attempt: &Attempt<'_>,
+        messages: &'m [Message],
+    ) -> Cow<'m, [Message]> {
+        let request = attempt.request;
+        let returns_ids = request.incoming.dialect.defaults().returns_call_ids;
+        if returns_ids || !messages.iter().any(|message| lacks_call_ids(&message.content)) {
+            return messages.into();
+        }
+        let mut messages = messages.to_vec();
+        self.restore_call_ids(&request.scope, &mut messages).await;
+        messages.into()
+    }
+
     /// Whether the client may have lost some thinking of a message.
     fn may_lack_thinking(&self, attempt: &Attempt<'_>, content: &[Block]) -> bool {
         let present = content.iter().filter(|block| is_thinking(block)).count();
@@ -180,58 +246,148 @@ impl Gateway {
         present == 0 || !keys.is_empty() && self.vault.may_have_more(&keys, present)
     }
 
-    /// Finds a turn in the vault. `questions` are the messages that it answers.
+    /// Finds a turn in the vault: by the ids of its calls, or by its content and its position.
+    /// `is_repeated` means that another turn of the request has the same content.
     pub(crate) async fn find_turn(
         &self,
         scope: &Scope,
-        questions: &[Message],
+        turn_position: &TurnPosition,
         content: &[Block],
-    ) -> Lookup {
-        let mut keys = call_id_keys(scope, content);
-        if keys.is_empty() {
-            let text = text_of(content);
-            // A text is stored with and without its question. If it is unknown alone, the question
-            // need not be hashed.
-            if text.trim().is_empty() || !self.vault.may_have(&scope.text(&text)) {
-                return Lookup::Nothing;
-            }
-            keys.extend(scope.answer(&question(questions), &text));
+        is_repeated: bool,
+    ) -> FoundTurn {
+        if has_call_ids(content) {
+            return match self.vault.find(&call_id_keys(scope, content)).await {
+                Lookup::Found(kept) => FoundTurn::One(kept),
+                Lookup::Sealed => FoundTurn::Sealed,
+                Lookup::Nothing => FoundTurn::None,
+            };
         }
-        self.vault.find(&keys).await
+        let Some(text) = content_text(content) else {
+            return FoundTurn::None;
+        };
+        // A text is stored with and without its position. If it is unknown alone, nothing else need be
+        // looked up.
+        if !self.vault.may_have(&scope.text(&text)) {
+            return FoundTurn::None;
+        }
+        self.find_by_content(&content_keys(scope, turn_position, content, &text), is_repeated).await
     }
+
+    /// Finds the turn of the first known key. The last key is the content alone.
+    async fn find_by_content(&self, keys: &[VaultKey], is_repeated: bool) -> FoundTurn {
+        for (at, key) in keys.iter().enumerate() {
+            let kept = match self.vault.find(&[*key]).await {
+                Lookup::Found(kept) => kept,
+                Lookup::Sealed => return FoundTurn::Sealed,
+                Lookup::Nothing => continue,
+            };
+            let is_alone = at + 1 == keys.len();
+            if is_alone && is_repeated || self.has_another_maker(key, &kept).await {
+                return FoundTurn::Ambiguous(kept);
+            }
+            return FoundTurn::One(kept);
+        }
+        FoundTurn::None
+    }
+
+    /// Whether another backend has given the same answer under this key.
+    async fn has_another_maker(&self, key: &VaultKey, kept: &StoredTurn) -> bool {
+        for backend in &self.settings().backends {
+            let other = key.of_maker(&backend.domain);
+            if backend.domain != kept.origin.domain
+                && self.vault.find(&[other]).await != Lookup::Nothing
+            {
+                return true;
+            }
+        }
+        false
+    }
+}
+
+/// What the vault has of a turn.
+#[derive(Debug)]
+pub(crate) enum FoundTurn {
+    /// Nothing.
+    None,
+    /// The turn.
+    One(StoredTurn),
+    /// One of several turns that it may be.
+    Ambiguous(StoredTurn),
+    /// A turn that the keyring cannot open.
+    Sealed,
 }
 
 fn is_bare_call(block: &Block) -> bool {
     matches!(block, Block::ToolCall { signature: None, .. })
 }
 
-/// The question that messages ask: their text, and the ids of the calls they answer.
-pub(crate) fn question(messages: &[Message]) -> String {
-    let mut question = String::new();
-    for block in messages.iter().flat_map(|message| &message.content) {
-        match block {
-            Block::Text { text, .. } => question.push_str(text),
-            Block::ToolResult { id, .. } => question.push_str(id),
-            _ => {}
+/// The vault keys of a turn that this maker wrote: its call ids, or else its content. Clients that do
+/// not return ids need both.
+pub(crate) fn vault_keys(
+    scope: &Scope,
+    turn_position: &TurnPosition,
+    content: &[Block],
+    maker: &Origin,
+    returns_call_ids: bool,
+) -> Vec<VaultKey> {
+    let mut keys = call_id_keys(scope, content);
+    if (keys.is_empty() || !returns_call_ids)
+        && let Some(text) = content_text(content)
+    {
+        for key in content_keys(scope, turn_position, content, &text) {
+            keys.extend([key, key.of_maker(&maker.domain)]);
         }
     }
-    question
-}
-
-/// The messages after the model's last one.
-pub(crate) fn unanswered(messages: &[Message]) -> &[Message] {
-    let answered = messages.iter().rposition(|message| message.role == Role::Assistant);
-    &messages[answered.map_or(0, |at| at + 1)..]
-}
-
-/// The vault keys of a turn: its call ids, or else its text with the question before it.
-pub(crate) fn vault_keys(scope: &Scope, question: &str, content: &[Block]) -> Vec<VaultKey> {
-    let mut keys = call_id_keys(scope, content);
-    let text = text_of(content);
-    if keys.is_empty() && !text.trim().is_empty() {
-        keys.extend(scope.answer(question, &text));
-    }
     keys
+}
+
+/// The keys of a turn by its content, the most certain one first.
+fn content_keys(
+    scope: &Scope,
+    turn_position: &TurnPosition,
+    content: &[Block],
+    text: &str,
+) -> Vec<VaultKey> {
+    let [turn_position, question, alone] =
+        scope.answer(&turn_position.before, &turn_position.question, text);
+    let thoughts = content.iter().filter_map(|block| match block {
+        Block::Thinking { text, .. } => Some(text.as_str()),
+        _ => None,
+    });
+    let thoughts: String = thoughts.collect();
+    match thoughts.trim() {
+        "" => vec![turn_position, question, alone],
+        thoughts => {
+            let with_thoughts = scope.text(&format!("{text}\nthoughts {thoughts}"));
+            vec![turn_position, question, with_thoughts, alone]
+        }
+    }
+}
+
+/// The content that identifies a turn: its text and what it called. `None` if it has neither.
+fn content_text(content: &[Block]) -> Option<Cow<'_, str>> {
+    let mut text = text_of(content);
+    for block in content {
+        if let Block::ToolCall { name, arguments, .. } = block {
+            // Clients reformat the arguments, so compare them with sorted members.
+            let mut arguments = read_arguments(arguments).unwrap_or_default();
+            arguments.sort_all_objects();
+            let trimmed = text.trim();
+            text = format!("{trimmed}\n{name} {arguments}").into();
+        }
+    }
+    (!text.trim().is_empty()).then_some(text)
+}
+
+/// Whether a call of a turn has no id that the gateway or a provider made.
+pub(crate) fn lacks_call_ids(content: &[Block]) -> bool {
+    content.iter().any(|block| matches!(block, Block::ToolCall { id, .. } if !looks_random(id)))
+}
+
+/// Whether the calls of a turn have ids that the gateway or a provider made. All of them look random.
+/// A turn without calls has none.
+pub(crate) fn has_call_ids(content: &[Block]) -> bool {
+    content.iter().any(|block| matches!(block, Block::ToolCall { id, .. } if looks_random(id)))
 }
 
 fn call_id_keys(scope: &Scope, content: &[Block]) -> Vec<VaultKey> {
@@ -274,8 +430,17 @@ pub(crate) fn is_same_turn(one: &[Block], other: &[Block]) -> bool {
 
 /// Whether two argument texts mean the same. Clients reformat them.
 fn are_equal(one: &str, other: &str) -> bool {
-    let value = |text: &str| serde_json::from_str::<Value>(text).ok();
+    let value = |text: &str| read_arguments(text).ok();
     one == other || value(one).is_some_and(|one| Some(one) == value(other))
+}
+
+/// The arguments of a call. No text and `null` mean an empty object: a stream without any arguments
+/// gives no text, and clients write an object for it.
+pub(crate) fn read_arguments(text: &str) -> serde_json::Result<Value> {
+    match text.trim() {
+        "" | "null" => Ok(Value::Object(Map::new())),
+        text => serde_json::from_str(text),
+    }
 }
 
 /// What the vault has of a turn that the client has changed.

@@ -2,6 +2,7 @@
 //! signatures. Each part is judged as in the translate lane and becomes an edit of the body.
 //! Sending and the reply are in `opaque_reply`.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -19,6 +20,7 @@ use crate::history::adapt::CALL_UNSIGNED;
 use crate::history::client_paths::ClientPaths;
 use crate::history::recall::{PastBlock, Recall, client_key, is_thinking};
 use crate::history::replay_table::{self, Maker, Part, Position};
+use crate::history::turn_position::TurnPosition;
 use crate::history::vault_lookup::{DroppedParts, WithheldPart};
 use crate::plan::{Decision, Lane};
 use crate::thinking::envelope::OpenResult;
@@ -43,6 +45,8 @@ pub(crate) struct OpaquePlan {
     pub(crate) sent: Vec<BlockKey>,
     /// The keys of sent blocks whose maker is unknown.
     pub(crate) tried: Vec<BlockKey>,
+    /// The position of the reply.
+    pub(crate) turn_position: TurnPosition,
 }
 
 /// Which thinking a retry drops.
@@ -111,6 +115,7 @@ impl Gateway {
             target: &target,
             scope: &request.scope,
             lookups: parking_lot::Mutex::default(),
+            resumed: parking_lot::Mutex::default(),
             session: answer.session,
             rules: attempt.settings.thinking,
             same_dialect: true,
@@ -121,7 +126,12 @@ impl Gateway {
             decision: Decision {
                 lane: Lane::Passthrough,
                 dialect: backend.dialect,
-                profile: backend.profile,
+                profile: self.learnt_profile(
+                    &backend.name,
+                    &model,
+                    backend.dialect,
+                    backend.profile,
+                ),
                 losses: Vec::new(),
                 session: answer.session,
                 target: target.clone(),
@@ -133,6 +143,7 @@ impl Gateway {
             dialect: backend.dialect.passthrough(),
             sent: Vec::new(),
             tried: Vec::new(),
+            turn_position: dropped.turn_position.clone(),
         };
         let decider = PartDecider {
             recall: &recall,
@@ -142,6 +153,7 @@ impl Gateway {
             adds_skip_signature: has_skip_signature(backend)
                 && (known.signatures_enforced || !first),
             drops: Drops::after(retry, backend),
+            foreign: &dropped.foreign,
         };
         let edits = decider.edits(opaque_outline, replayable, &answer.verdicts, &mut plan);
         plan.record_withheld(attempt, dropped);
@@ -174,6 +186,8 @@ struct PartDecider<'a> {
     /// Whether calls without a signature get the skip-validation signature.
     adds_skip_signature: bool,
     drops: Drops,
+    /// The texts of thinking that lost its signature and that another backend made.
+    foreign: &'a HashMap<String, Arc<Origin>>,
 }
 
 impl PartDecider<'_> {
@@ -191,7 +205,11 @@ impl PartDecider<'_> {
         for (part, replayable) in outline.parts.iter().zip(replayable) {
             let edit = match replayable {
                 Some((block, key)) => {
-                    let mut decided = judge(self.recall, part, &block, verdicts.next(), self.drops);
+                    let verdict = verdicts.next();
+                    let mut decided = match self.foreign_maker(&block, verdict) {
+                        Some(origin) => PartDecision::left_out(Reason::Origin, Some(origin)),
+                        None => judge(self.recall, part, &block, verdict, self.drops),
+                    };
                     if plan.dialect.refuses(part, self.backend.profile) {
                         decided.leave_out(reads_thinking(self.backend));
                     }
@@ -224,6 +242,22 @@ impl PartDecider<'_> {
     }
 }
 
+impl PartDecider<'_> {
+    /// The other backend that made a block without a signature, if the memory does not know it.
+    fn foreign_maker(&self, block: &Block, verdict: Option<&Verdict>) -> Option<Arc<Origin>> {
+        let is_known = matches!(
+            verdict,
+            Some(Verdict::Send { origin: Some(_), .. } | Verdict::LeaveOut { .. })
+        );
+        match block {
+            Block::Thinking { text, signature: None } if !is_known => {
+                self.foreign.get(text).cloned()
+            }
+            _ => None,
+        }
+    }
+}
+
 impl OpaquePlan {
     /// Applies the edits to the client's body and completes it for the backend.
     fn rewrite_body(
@@ -232,7 +266,7 @@ impl OpaquePlan {
         outline: &OpaqueOutline,
         edits: &[OpaqueEdit],
     ) {
-        let Decision { model, losses, .. } = &mut self.decision;
+        let Decision { model, losses, profile, .. } = &mut self.decision;
         let is_renamed =
             attempt.request.model.as_deref() != Some(model.as_str()) && !model.is_empty();
         let renamed = is_renamed.then_some(model.as_str());
@@ -240,7 +274,7 @@ impl OpaquePlan {
         if let Some(edited) = edited {
             self.body = edited.into();
         }
-        let completed = self.dialect.complete(&self.body, attempt.backend.profile);
+        let completed = self.dialect.complete(&self.body, profile);
         if let Some(completed) = completed.value {
             self.body = completed.into();
         }
@@ -319,13 +353,7 @@ fn judge(
         Maker::Same => refused.then_some(Reason::Origin),
     };
     if let Some(reason) = left_out {
-        return PartDecision {
-            edit: OpaqueEdit::Remove,
-            fate: Fate::LeftOut,
-            reason: Some(reason),
-            origin,
-            unneeded: false,
-        };
+        return PartDecision::left_out(reason, origin);
     }
     let native = match block {
         Block::Thinking { signature, .. } => signature,
@@ -347,6 +375,17 @@ fn judge(
 }
 
 impl PartDecision {
+    /// A part that the backend does not get, which is a loss.
+    fn left_out(reason: Reason, origin: Option<Arc<Origin>>) -> Self {
+        Self {
+            edit: OpaqueEdit::Remove,
+            fate: Fate::LeftOut,
+            reason: Some(reason),
+            origin,
+            unneeded: false,
+        }
+    }
+
     /// Leaves the part out, because the provider would refuse it in this position.
     fn leave_out(&mut self, wanted: bool) {
         if self.fate != Fate::LeftOut {

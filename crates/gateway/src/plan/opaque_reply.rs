@@ -10,7 +10,6 @@ use tokio::sync::OwnedSemaphorePermit;
 use crate::backend::Auth;
 use crate::gateway::Gateway;
 use crate::headers;
-use crate::history::vault_lookup::{question, unanswered};
 use crate::plan::opaque::{OpaquePlan, has_skip_signature};
 use crate::plan::outlined_plan::sent_body;
 use crate::plan::translated_reply::identity;
@@ -106,7 +105,7 @@ impl Plan for OpaquePlan {
         response: Response<UpstreamBody>,
         permit: Option<OwnedSemaphorePermit>,
     ) -> ReplyFuture<'a> {
-        let Self { decision, blocks, tried, asked_model, .. } = *self;
+        let Self { decision, blocks, tried, asked_model, turn_position, .. } = *self;
         let request = attempt.request;
         let accepted = |key: &_| Outcome { key: *key, tried: true, prefix: None, dropped: None };
         let outcomes: Vec<_> = tried.iter().map(accepted).collect();
@@ -120,15 +119,12 @@ impl Plan for OpaquePlan {
             blocks,
             losses: decision.losses,
             client: request.incoming.dialect,
-            question: request.canonical().map_or_else(
-                |_| String::new(),
-                |accepted| question(unanswered(&accepted.request.messages)),
-            ),
+            turn_position,
             scope: request.scope.clone(),
             sent_thinking: None,
             prefix: None,
-            returns_call_ids: true,
-            separating: gateway.separating.clone(),
+            returns_call_ids: request.incoming.dialect.defaults().returns_call_ids,
+            learnt: gateway.learnt.clone(),
         };
         let passthrough = attempt.backend.dialect.passthrough();
         let relay = Relay::new(

@@ -63,6 +63,7 @@ impl Gateway {
             target: &target,
             scope: &request.scope,
             lookups: Mutex::default(),
+            resumed: Mutex::default(),
             session: answer.session,
             rules: settings.thinking,
             same_dialect: true,

@@ -29,7 +29,7 @@ use crate::history::normalize::{
 use crate::history::prefix_guard::{GuardResult, PrefixGuard, record_prefixes};
 use crate::history::recall::{Recall, is_thinking, keys};
 use crate::history::replay_table::Position;
-use crate::history::vault_lookup::question;
+use crate::history::turn_position::{RepeatedTexts, TurnPosition, TurnPositions};
 use crate::plan::translated_reply::identity;
 use crate::plan::{Decision, Lane, strict_settings, thinking_setting};
 use crate::relay::call_ids::CallIds;
@@ -67,8 +67,8 @@ pub(crate) struct TranslatedPlan {
     pub(crate) drop_bound: bool,
     /// The index of the message where the model's present turn begins.
     pub(crate) open: usize,
-    /// The question that the reply will answer.
-    pub(crate) question: String,
+    /// The position of the reply.
+    pub(crate) turn_position: TurnPosition,
     /// Call ids that the reply must not use.
     pub(crate) ids: CallIds,
     /// Custom tools that are sent as functions.
@@ -89,7 +89,7 @@ impl Gateway {
         if !draft.client.defaults().returns_call_ids {
             self.restore_call_ids(&attempt.request.scope, &mut draft.request.messages).await;
         }
-        draft.choose_dialect();
+        draft.choose_dialect(self);
         draft.expand_compactions(self)?;
         draft.rewrite_custom_tools();
         let ids = CallIds::new(&draft.request, &random::id());
@@ -131,7 +131,7 @@ impl Gateway {
             prefix: result.prefix,
             drop_bound: result.asks_provider,
             open: past.open,
-            question: past.question,
+            turn_position: past.turn_position,
             ids,
             custom_tools: draft.custom_tools,
             tool_names,
@@ -170,8 +170,8 @@ struct PreparedHistory {
     open: usize,
     /// The first message whose thinking is sent back, as configured.
     replays_from: usize,
-    /// The question that the reply will answer.
-    question: String,
+    /// The position of the reply.
+    turn_position: TurnPosition,
 }
 
 impl<'a> Draft<'a> {
@@ -221,9 +221,11 @@ impl<'a> Draft<'a> {
         }
     }
 
-    fn choose_dialect(&mut self) {
-        (self.to.dialect, self.to.profile) =
-            dialect_for(self.attempt.backend, &self.request, &self.losses, &self.to.known);
+    fn choose_dialect(&mut self, gateway: &Gateway) {
+        let backend = self.attempt.backend;
+        let (dialect, profile) = dialect_for(backend, &self.request, &self.losses, &self.to.known);
+        self.to.profile = gateway.learnt_profile(&backend.name, &self.to.model, dialect, profile);
+        self.to.dialect = dialect;
     }
 
     /// Writes summaries of earlier turns as text, if the backend did not make them.
@@ -290,6 +292,7 @@ impl<'a> Draft<'a> {
             target: &target,
             scope: &request.scope,
             lookups: Mutex::default(),
+            resumed: Mutex::default(),
             session: answer.session,
             rules,
             same_dialect: self.client.name() == self.to.dialect.name(),
@@ -301,28 +304,36 @@ impl<'a> Draft<'a> {
         let history = self.to.history_rules(self.retry, open, replays_from);
         let mut adapted = AdaptedHistory::default();
         let mut verdicts = answer.verdicts.as_slice();
-        let mut answered = 0;
+        recall.find_resumed(&self.request.messages).await;
+        let repeated = RepeatedTexts::of(&self.request.messages);
+        let mut turn_positions = TurnPositions::default();
         let mut paths = ClientPaths::new(request);
-        for at in 0..self.request.messages.len() {
-            let (before, message) = self.request.messages.split_at_mut(at);
-            let message = &mut message[0];
+        for (at, message) in self.request.messages.iter_mut().enumerate() {
+            let turn_position = turn_positions.next();
+            turn_positions.pass(message);
             if message.role != Role::Assistant {
                 continue;
             }
-            let questions = &before[std::mem::replace(&mut answered, at + 1)..];
             let blocks = message.content.iter().filter(|block| is_thinking(block));
             let sent = blocks.count();
             let (own, rest) = verdicts.split_at(sent.min(verdicts.len()));
             verdicts = rest;
+            let is_repeated = repeated.contains(&message.content);
             let content = std::mem::take(&mut message.content);
-            let past = recall.message(content, questions, own).await;
+            let past = recall.message(content, &turn_position, is_repeated, own).await;
             let position = if at >= open { Position::OpenLoop } else { Position::Earlier };
             let reported = adapted.blocks.len();
             message.content = history.message(at, past, position, &mut adapted);
             paths.set_paths(adapted.blocks.get_mut(reported..).unwrap_or_default(), sent);
         }
-        let question = question(&self.request.messages[answered..]);
-        PreparedHistory { adapted, session: answer.session, target, open, replays_from, question }
+        PreparedHistory {
+            adapted,
+            session: answer.session,
+            target,
+            open,
+            replays_from,
+            turn_position: turn_positions.next(),
+        }
     }
 
     /// Refuses a request of which nothing can be sent. The provider's error would be about a request
@@ -514,7 +525,7 @@ impl TranslatedPlan {
             ..Options::default()
         };
         let mut stage = Stage::new(&recipe, options, delivery);
-        if gateway.separating.contains(&attempt.backend.name, &self.decision.model) {
+        if gateway.learnt.is_separated(&attempt.backend.name, &self.decision.model) {
             stage = stage.expecting_answer();
         }
         Box::new(RawTextReader::new(reader, stage))

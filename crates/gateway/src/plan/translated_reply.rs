@@ -251,12 +251,12 @@ impl Gateway {
             blocks: plan.blocks,
             losses: plan.decision.losses,
             client: attempt.request.incoming.dialect,
-            question: plan.question,
+            turn_position: plan.turn_position,
             scope: attempt.request.scope.clone(),
             sent_thinking: Some(SentThinking { sent: plan.sent, target: plan.decision.target }),
             prefix: plan.prefix,
             returns_call_ids: attempt.request.incoming.dialect.defaults().returns_call_ids,
-            separating: self.separating.clone(),
+            learnt: self.learnt.clone(),
         };
         let relay = Relay::new(
             attempt.ledger(self, plan.decision.session, origin),

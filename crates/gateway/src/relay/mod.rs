@@ -23,16 +23,16 @@ use throughline_codec::dialects::compaction::Compaction;
 use throughline_codec::dialects::passthrough::Passthrough;
 use throughline_codec::dialects::{ClientDialect, ReplyReader};
 
-use crate::history::missing_call_ids;
 use crate::history::recall::{client_key, pass_block, signature_block};
+use crate::history::turn_position::TurnPosition;
 use crate::history::vault_lookup::vault_keys;
+use crate::learnt_reasoning::LearntReasoning;
 use crate::relay::call_ids::CallIds;
 use crate::relay::custom_tools::CustomTools;
 use crate::relay::deferred_signature::{DeferredBlock, DeferredCall};
 use crate::relay::provider_report::SentThinking;
 use crate::relay::tool_names::ToolNames;
 use crate::relay::turn_recorder::{has_unique_ids, store_turn};
-use crate::separating::SeparatingModels;
 use crate::thinking::capture::CapturedBlock;
 use crate::thinking::envelope::{Envelope, EnvelopeKind, Envelopes, SignedCall};
 use crate::thinking::vault::{Scope, Vault};
@@ -78,8 +78,8 @@ pub(crate) struct SentRequest {
     pub(crate) losses: Vec<Loss>,
     /// The client's dialect.
     pub(crate) client: &'static dyn ClientDialect,
-    /// The question that the reply answers.
-    pub(crate) question: String,
+    /// Where the reply stands in the conversation.
+    pub(crate) turn_position: TurnPosition,
     /// Who may restore this turn from the vault.
     pub(crate) scope: Scope,
     /// The signed parts that were sent. `None` on the passthrough lane.
@@ -88,8 +88,8 @@ pub(crate) struct SentRequest {
     pub(crate) prefix: Option<Prefix>,
     /// Whether the client returns the ids of calls.
     pub(crate) returns_call_ids: bool,
-    /// The models that are known to separate reasoning.
-    pub(crate) separating: Arc<SeparatingModels>,
+    /// What replies have shown about the reasoning of models.
+    pub(crate) learnt: Arc<LearntReasoning>,
 }
 
 /// The form in which clients get signatures.
@@ -151,9 +151,12 @@ impl Relay {
     /// Records what only the reader knows about the reply. Call this before [`Relay::close`].
     pub(crate) fn finish_reading(&mut self, reader: &dyn ReplyReader) {
         let _entered = self.ledger.span.enter();
+        let Origin { backend, model, .. } = &*self.ledger.origin;
         if reader.separates_reasoning() {
-            let Origin { backend, model, .. } = &*self.ledger.origin;
-            self.sent.separating.learn(backend, model);
+            self.sent.learnt.learn_separated(backend, model);
+        }
+        if let Some(member) = reader.reasoning_member() {
+            self.sent.learnt.learn_member(backend, model, member);
         }
     }
 
@@ -352,17 +355,19 @@ impl Relay {
         let Some(block) = self.fold.reply().content.get(position) else {
             return;
         };
-        let (kind, signature, content) = match block {
+        let (kind, signature, content, call) = match block {
             Block::Thinking { text, signature } => {
-                (EnvelopeKind::Thinking, signature, text.as_str())
+                (EnvelopeKind::Thinking, signature, text.as_str(), call)
             }
-            Block::ToolCall { signature, .. }
+            Block::ToolCall { id, signature, .. }
                 if signature.is_some() || self.needs_envelope(position) =>
             {
-                (EnvelopeKind::Call, signature, "")
+                // Some clients drop the id, and then only the envelope knows it.
+                let call = SignedCall { id: id.clone(), signature: String::new() };
+                (EnvelopeKind::Call, signature, "", Some(call))
             }
             Block::Text { signature: signature @ Some(_), text, .. } => {
-                (EnvelopeKind::Text, signature, text.as_str())
+                (EnvelopeKind::Text, signature, text.as_str(), None)
             }
             _ => return,
         };
@@ -528,12 +533,10 @@ impl Relay {
         if self.ids.is_none() && !has_unique_ids(content) {
             return;
         }
-        let (scope, question) = (&self.sent.scope, &self.sent.question);
-        let mut keys = vault_keys(scope, question, content);
-        if !self.sent.returns_call_ids {
-            keys.extend(missing_call_ids::call_keys(scope, question, content));
-        }
-        store_turn(&self.vault, &keys, &self.ledger, content, self.sent.prefix);
+        let SentRequest { scope, turn_position, returns_call_ids, .. } = &self.sent;
+        let keys =
+            vault_keys(scope, turn_position, content, &self.ledger.origin, *returns_call_ids);
+        store_turn(&self.vault, &keys, scope, &self.ledger, content, self.sent.prefix);
     }
 
     /// Whether the reply has ended.

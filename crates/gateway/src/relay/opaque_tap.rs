@@ -114,6 +114,9 @@ impl Tap for OpaqueTap {
             let fault = Fault::new(FaultKind::Unreachable, what);
             self.relay.fail(&fault, &mut |_| {});
         }
+        if let Some(reader) = &self.reader {
+            self.relay.finish_reading(reader.as_ref());
+        }
         self.relay.close(closing);
     }
 }

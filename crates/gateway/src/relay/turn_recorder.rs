@@ -6,6 +6,7 @@ use throughline_canonical::{Block, EndReason, Event, Fold, Prefix};
 use throughline_codec::dialects::compaction::Compaction;
 
 use crate::gateway::Gateway;
+use crate::history::turn_position::TurnPosition;
 use crate::history::vault_lookup::vault_keys;
 use crate::relay::call_ids::looks_random;
 use crate::thinking::vault::{Scope, StoredTurn, Vault, VaultKey};
@@ -48,8 +49,9 @@ impl TurnRecorder {
             let content = std::mem::take(&mut self.fold).finish().content;
             let calls = |block: &Block| matches!(block, Block::ToolCall { .. });
             if content.iter().any(calls) && has_unique_ids(&content) {
-                let keys = vault_keys(&self.scope, "", &content);
-                store_turn(&self.vault, &keys, ledger, &content, self.prefix);
+                let turn_position = TurnPosition::default();
+                let keys = vault_keys(&self.scope, &turn_position, &content, &ledger.origin, true);
+                store_turn(&self.vault, &keys, &self.scope, ledger, &content, self.prefix);
             }
         }
     }
@@ -67,6 +69,7 @@ pub(crate) fn has_unique_ids(content: &[Block]) -> bool {
 pub(crate) fn store_turn(
     vault: &Vault,
     keys: &[VaultKey],
+    scope: &Scope,
     ledger: &Ledger,
     content: &[Block],
     prefix: Option<Prefix>,
@@ -74,6 +77,7 @@ pub(crate) fn store_turn(
     let turn = StoredTurn {
         origin: (*ledger.origin).clone(),
         session: ledger.session,
+        conversation: Some(scope.conversation()),
         blocks: content.iter().filter(is_restorable).cloned().collect(),
         prefix,
     };

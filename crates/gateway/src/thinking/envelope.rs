@@ -39,7 +39,8 @@ pub struct Envelope {
     pub content: [u8; 16],
     /// Whether the block was cut. A cut block must never be sent.
     pub cut: bool,
-    /// The call directly after the block, if the client cannot hold the call's signature.
+    /// The call directly after the block, if the client cannot hold the call's signature. On a
+    /// call, the call itself, without a signature: some clients drop its id.
     pub call: Option<SignedCall>,
 }
 

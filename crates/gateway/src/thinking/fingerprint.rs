@@ -23,6 +23,11 @@ impl Fingerprint {
         self.0.update(part);
     }
 
+    /// Adds bytes without their length, so that their borders do not count.
+    pub(crate) fn join(&mut self, bytes: impl AsRef<[u8]>) {
+        self.0.update(bytes.as_ref());
+    }
+
     pub(crate) fn finish(&self) -> [u8; 16] {
         let mut half = [0; 16];
         half.copy_from_slice(&self.0.finalize().as_bytes()[..16]);

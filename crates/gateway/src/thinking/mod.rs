@@ -13,7 +13,7 @@
 
 pub mod capture;
 pub mod envelope;
-mod fingerprint;
+pub(crate) mod fingerprint;
 pub mod guard;
 pub mod health;
 pub mod lineage;

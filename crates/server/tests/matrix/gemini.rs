@@ -1,5 +1,5 @@
 //! Clients of the Gemini dialect: one sends every part back unchanged, but writes signatures in
-//! URL-safe base64; the other drops thoughts and signatures.
+//! URL-safe base64. Others drop parts of them.
 
 use serde_json::{Value, json};
 
@@ -10,13 +10,46 @@ use crate::test_client::{
 #[derive(Default)]
 pub(crate) struct Gemini {
     history: History,
-    drops_thoughts: bool,
+    dropped: Dropped,
+}
+
+/// What a client does not send back.
+#[derive(Clone, Copy, Default, PartialEq)]
+pub(crate) enum Dropped {
+    #[default]
+    Nothing,
+    /// The ids of calls, and the signatures of thoughts and texts. The signatures of calls stay.
+    IdsAndSignatures,
+    /// Everything but texts and calls.
+    All,
 }
 
 impl Gemini {
-    /// Creates a client that drops thoughts and signatures.
-    pub(crate) fn without_thoughts() -> Self {
-        Self { drops_thoughts: true, ..Self::default() }
+    pub(crate) fn dropping(dropped: Dropped) -> Self {
+        Self { dropped, ..Self::default() }
+    }
+
+    /// A part as the client sends it back.
+    fn kept(&self, part: &Value) -> Option<Value> {
+        let mut part = part.clone();
+        let calls = part.get("functionCall").is_some();
+        let members = part.as_object_mut().expect("a part");
+        if self.dropped != Dropped::Nothing {
+            if let Some(call) = members.get_mut("functionCall") {
+                call.as_object_mut().expect("a call").shift_remove("id");
+            }
+            if !calls || self.dropped == Dropped::All {
+                members.shift_remove("thoughtSignature");
+            }
+            let is_empty = members.get("text").is_some_and(|text| text == "");
+            if is_empty || self.dropped == Dropped::All && members.contains_key("thought") {
+                return None;
+            }
+        }
+        if let Some(signature) = members.get_mut("thoughtSignature") {
+            *signature = text(signature).replace('+', "-").replace('/', "_").into();
+        }
+        Some(part)
     }
 }
 
@@ -33,7 +66,11 @@ impl TestClient for Gemini {
         let parts: Vec<Value> = calls
             .iter()
             .map(|call| {
-                json!({"functionResponse": {"id": call.id, "name": call.name, "response": {"output": result}}})
+                let mut response = json!({"name": call.name, "response": {"output": result}});
+                if self.dropped == Dropped::Nothing {
+                    response["id"] = call.id.as_str().into();
+                }
+                json!({"functionResponse": response})
             })
             .collect();
         self.history.messages.push(json!({"role": "user", "parts": parts}));
@@ -77,20 +114,9 @@ impl TestClient for Gemini {
             } else {
                 view.text.push_str(text(&part["text"]));
             }
-            if self.drops_thoughts && part["thought"] == true {
-                continue;
+            if let Some(part) = self.kept(part) {
+                join(&mut kept, part);
             }
-            let mut part = part.clone();
-            if self.drops_thoughts
-                && let Some(part) = part.as_object_mut()
-            {
-                part.remove("thoughtSignature");
-            }
-            if let Some(signature) = part.get("thoughtSignature") {
-                let url_safe = text(signature).replace('+', "-").replace('/', "_");
-                part["thoughtSignature"] = url_safe.into();
-            }
-            join(&mut kept, part);
         }
         self.history.messages.push(json!({"role": "model", "parts": kept}));
         view

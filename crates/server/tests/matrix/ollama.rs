@@ -1,5 +1,5 @@
-//! A client of the Ollama dialect: it sends the whole message back, or only the members that its
-//! library has, which are no ids.
+//! Clients of the Ollama dialect: they send the whole message back, or only the members that their
+//! library has, which are no ids, or no thinking either.
 
 use serde_json::{Value, json};
 
@@ -11,17 +11,13 @@ pub(crate) struct Ollama {
     history: History,
     /// Whether it sends call ids back.
     keeps_ids: bool,
+    /// Whether it sends thinking back.
+    keeps_thinking: bool,
 }
 
 impl Ollama {
-    pub(crate) fn new(keeps_ids: bool) -> Self {
-        // Conversations with the same beginning share a lineage, so the two clients begin
-        // differently.
-        let messages = match keeps_ids {
-            true => Vec::new(),
-            false => vec![json!({"role": "system", "content": "Ids are forgotten here."})],
-        };
-        Self { history: History { messages, ..History::default() }, keeps_ids }
+    pub(crate) fn new(keeps_ids: bool, keeps_thinking: bool) -> Self {
+        Self { history: History::default(), keeps_ids, keeps_thinking }
     }
 }
 
@@ -76,9 +72,10 @@ impl TestClient for Ollama {
                 arguments: call["function"]["arguments"].clone(),
             })
             .collect();
-        let mut message = json!({
-            "role": "assistant", "content": view.text, "thinking": view.reasoning,
-        });
+        let mut message = json!({"role": "assistant", "content": view.text});
+        if self.keeps_thinking {
+            message["thinking"] = view.reasoning.as_str().into();
+        }
         if !calls.is_empty() {
             for call in &mut calls {
                 if !self.keeps_ids {

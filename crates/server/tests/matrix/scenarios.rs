@@ -1,6 +1,8 @@
 //! The scenarios of the matrix.
 
 use std::panic::AssertUnwindSafe;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
 
 use futures_util::FutureExt;
 use throughline_testkit::{Answer, Gateway, Simulator};
@@ -9,7 +11,7 @@ use crate::ag_ui::AgUi;
 use crate::anthropic::Anthropic;
 use crate::canonical::CanonicalClient;
 use crate::chat::Chat;
-use crate::gemini::Gemini;
+use crate::gemini::{Dropped, Gemini};
 use crate::ollama::Ollama;
 use crate::responses::Responses;
 use crate::test_client::{ClientView, TestClient, send_turn};
@@ -21,11 +23,15 @@ pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_throughline");
 /// The names of the clients.
 pub(crate) const CLIENTS: &[&str] = &[
     "anthropic",
+    "anthropic, thinking dropped",
     "openai_chat",
     "openai_chat, reasoning dropped",
     "openai_responses",
+    "openai_responses, reasoning dropped",
     "openai_responses, history kept here",
     "gemini",
+    "gemini, ids and signatures dropped",
+    "gemini, all dropped",
     "ui_stream",
     "ndjson",
     "events",
@@ -33,11 +39,23 @@ pub(crate) const CLIENTS: &[&str] = &[
     "ag_ui, before 1.0",
     "ollama",
     "ollama, ids dropped",
+    "ollama, all dropped",
 ];
 
 /// The names of the scenarios.
-pub(crate) const SCENARIOS: &[&str] =
-    &["plain", "thinking", "one tool", "parallel tools", "redacted", "tool loop", "switch"];
+pub(crate) const SCENARIOS: &[&str] = &[
+    "plain",
+    "thinking",
+    "one tool",
+    "no arguments",
+    "parallel tools",
+    "redacted",
+    "tool loop",
+    "switch",
+];
+
+/// Counts the conversations.
+static SESSIONS: AtomicUsize = AtomicUsize::new(0);
 
 /// The result of one cell.
 #[derive(Debug, Default)]
@@ -79,13 +97,31 @@ impl TestBed {
                 self.run_with(Responses::stateful(), scenario, stream).await
             }
             "gemini" => self.run_with(Gemini::default(), scenario, stream).await,
+            "gemini, ids and signatures dropped" => {
+                let client = Gemini::dropping(Dropped::IdsAndSignatures);
+                self.run_with(client, scenario, stream).await
+            }
+            "gemini, all dropped" => {
+                self.run_with(Gemini::dropping(Dropped::All), scenario, stream).await
+            }
+            "anthropic, thinking dropped" => {
+                self.run_with(Anthropic::without_thinking(), scenario, stream).await
+            }
+            "openai_responses, reasoning dropped" => {
+                self.run_with(Responses::without_reasoning(), scenario, stream).await
+            }
             "ui_stream" => self.run_with(UiStream::default(), scenario, stream).await,
             "ndjson" => self.run_with(CanonicalClient::new("/ndjson/chat"), scenario, stream).await,
             "events" => self.run_with(CanonicalClient::new("/v1/stream"), scenario, stream).await,
             "ag_ui" => self.run_with(AgUi::new(false), scenario, stream).await,
             "ag_ui, before 1.0" => self.run_with(AgUi::new(true), scenario, stream).await,
-            "ollama" => self.run_with(Ollama::new(true), scenario, stream).await,
-            "ollama, ids dropped" => self.run_with(Ollama::new(false), scenario, stream).await,
+            "ollama" => self.run_with(Ollama::new(true, true), scenario, stream).await,
+            "ollama, ids dropped" => {
+                self.run_with(Ollama::new(false, true), scenario, stream).await
+            }
+            "ollama, all dropped" => {
+                self.run_with(Ollama::new(false, false), scenario, stream).await
+            }
             "openai_chat, reasoning dropped" => {
                 self.run_with(Chat::new(false), scenario, stream).await
             }
@@ -95,10 +131,13 @@ impl TestBed {
 
     async fn run_with(
         &self,
-        test_client: impl TestClient,
+        mut test_client: impl TestClient,
         scenario: &str,
         stream: bool,
     ) -> Outcome {
+        // The conversations of other cells begin with the same words.
+        let session = format!("{scenario} {}", SESSIONS.fetch_add(1, Relaxed));
+        test_client.history().session = Some(Box::leak(session.into()));
         for simulator in [&self.one, &self.other] {
             simulator.clear_received().await;
         }
@@ -158,6 +197,13 @@ impl<S: TestClient> ScenarioRun<'_, S> {
                 self.test_client.offer_tool();
                 self.test_client.push_user("use one tool");
                 let view = self.expect_reply("I need a row.", "", &["7"]).await;
+                self.test_client.push_results(&view.calls, "row green");
+                self.expect_reply("That is all.", "Blue, then green.", &[]).await;
+            }
+            "no arguments" => {
+                self.test_client.offer_tool();
+                self.test_client.push_user("no arguments, please");
+                let view = self.expect_reply("I need all rows.", "", &[""]).await;
                 self.test_client.push_results(&view.calls, "row green");
                 self.expect_reply("That is all.", "Blue, then green.", &[]).await;
             }

@@ -157,6 +157,9 @@ fn replay_words(replay: Replay) -> &'static str {
             "`reasoning_content` in every assistant message, empty if unknown"
         }
         Replay::Reasoning => "`reasoning`",
+        Replay::BothMembers => {
+            "`reasoning` and `reasoning_content`, until a reply shows which one the server knows"
+        }
         Replay::Details => "`reasoning_details`",
         Replay::Chunks => "`thinking` parts of the content",
         Replay::Tags => "`<think>` tags in the text",

@@ -35,6 +35,8 @@ pub(crate) struct History {
     pub(crate) messages: Vec<Value>,
     pub(crate) thinking: bool,
     pub(crate) tools: bool,
+    /// The name of the conversation, for the gateway.
+    pub(crate) session: Option<&'static str>,
 }
 
 /// A client with its conversation.
@@ -95,7 +97,10 @@ pub(crate) async fn try_turn(
         }
         test_client.read_before(&answer.text());
     }
-    send(&test_client.next_request(model, stream), client).await
+    let mut request = test_client.next_request(model, stream);
+    let session = test_client.history().session;
+    request.headers.extend(session.map(|session| ("x-throughline-conversation", session)));
+    send(&request, client).await
 }
 
 /// Sends a request.

@@ -89,6 +89,9 @@ say = [{ redacted = true }, { thinking = "This may be seen." }, { text = "Some w
 when = { contains = "one tool" }
 say = [{ thinking = "I need a row." }, { tool = { name = "lookup", input = { key = "7" } } }]
 [[step]]
+when = { contains = "no arguments" }
+say = [{ thinking = "I need all rows." }, { tool = { name = "lookup", input = {} } }]
+[[step]]
 when = { contains = "two tools" }
 say = [
   { thinking = "I need two rows." }, { text = "I look." },

@@ -222,7 +222,7 @@ async fn thinking_effort_is_sent_in_any_case() {
 async fn reasoning_tags_in_the_text_are_separated() {
     let bed = over("ollama").await;
     for stream in [true, false] {
-        let mut test_client = Ollama::new(true);
+        let mut test_client = Ollama::new(true, true);
         test_client.set_thinking(true);
         test_client.push_user("tags");
         let client = &bed.gateway.client;
@@ -237,7 +237,7 @@ async fn reasoning_tags_in_the_text_are_separated() {
 #[tokio::test]
 async fn dropped_call_ids_are_restored_with_their_signatures() {
     let bed = TestBed::over(&["gemini 3"]).await;
-    let mut test_client = Ollama::new(false);
+    let mut test_client = Ollama::new(false, true);
     test_client.set_thinking(true);
     test_client.offer_tool();
     test_client.push_user("use two tools");

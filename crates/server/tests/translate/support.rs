@@ -230,6 +230,12 @@ pub(crate) fn thinking_in(body: &Value) -> usize {
     found
 }
 
+/// Returns the losses in the header of an answer that are not about settings.
+pub(crate) fn lost_parts(answer: &Answer) -> Vec<&str> {
+    let losses = answer.header("x-throughline-loss").split(", ");
+    losses.filter(|loss| !loss.is_empty() && !loss.starts_with("setting_adapted")).collect()
+}
+
 /// Changes every envelope in a request.
 pub(crate) fn envelopes(value: &mut Value, change: &mut dyn FnMut(&mut String)) {
     match value {

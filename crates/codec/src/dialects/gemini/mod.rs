@@ -72,6 +72,8 @@ pub struct Gemini;
 
 static DEFAULTS: ClientDefaults = ClientDefaults {
     name: NAME,
+    // Some clients drop them.
+    returns_call_ids: false,
     wants_signed_calls: true,
     members: &[
         (LossSubject::N, "generationConfig.candidateCount"),

@@ -128,6 +128,10 @@ impl UpstreamDialect for OpenAiChat {
         &profile::PROFILES
     }
 
+    fn with_member(&self, profile: &'static Profile, member: &str) -> &'static Profile {
+        profile::with_member(profile, member)
+    }
+
     fn write_request(&self, request: &Request, target: &Target<'_>) -> Lossy<Outgoing> {
         upstream_request::write(request, target)
     }

@@ -12,6 +12,17 @@ use crate::dialects::shared::tool_names::OPENAI_MAX_NAME;
 pub(super) static PROFILES: LazyLock<Vec<Profile>> =
     LazyLock::new(|| VARIANTS.iter().map(profile_of).collect());
 
+/// The profiles of servers that have named the member for reasoning.
+static NAMED: LazyLock<Vec<(&'static str, Profile)>> = LazyLock::new(|| {
+    variants::NAMED.iter().map(|(member, variant)| (*member, profile_of(variant))).collect()
+});
+
+/// The profile of the same server with this member for reasoning.
+pub(super) fn with_member(profile: &'static Profile, member: &str) -> &'static Profile {
+    let named = |(name, named): &&(&str, Profile)| *name == member && named.name == profile.name;
+    NAMED.iter().find(named).map_or(profile, |(_, named)| named)
+}
+
 fn profile_of(variant: &'static Variant) -> Profile {
     let replay = replay(variant);
     let passes_blocks_on = variant.replay == variants::Replay::Blocks;
@@ -49,6 +60,7 @@ fn replay(variant: &Variant) -> Replay {
         variants::Replay::ReasoningContent
         | variants::Replay::ReasoningContentAlways
         | variants::Replay::Reasoning
+        | variants::Replay::BothMembers
         | variants::Replay::Chunks => Replay::FIELD,
         variants::Replay::Tags => Replay::PRESENT_TURN,
         variants::Replay::Details | variants::Replay::Blocks => Replay::SIGNED_BLOCKS,

@@ -1,5 +1,7 @@
 //! The differences between servers of this dialect: one row each.
 
+use std::sync::LazyLock;
+
 use throughline_canonical::Effort;
 
 use crate::dialects::profile::{Profile, Server};
@@ -74,6 +76,8 @@ pub enum Replay {
     ReasoningContentAlways,
     /// As `reasoning`.
     Reasoning,
+    /// As `reasoning` and as `reasoning_content`: servers ignore the one that they do not know.
+    BothMembers,
     /// As `reasoning_details`.
     Details,
     /// As chunks of the content.
@@ -83,6 +87,33 @@ pub enum Replay {
     /// As `thinking_blocks`.
     Blocks,
 }
+
+impl Replay {
+    /// The members of a message that hold reasoning as a string.
+    pub(super) fn members(self) -> &'static [&'static str] {
+        match self {
+            Self::ReasoningContent | Self::ReasoningContentAlways | Self::Blocks => &MEMBERS[..1],
+            Self::Reasoning | Self::Details => &MEMBERS[1..],
+            Self::BothMembers => &MEMBERS,
+            Self::Nothing | Self::Tags | Self::Chunks => &[],
+        }
+    }
+
+    /// The same as plain text in this member, if servers of this row differ only in its name.
+    fn in_member(self, member: &str) -> Option<Self> {
+        let is_plain = matches!(self, Self::ReasoningContent | Self::Reasoning | Self::BothMembers);
+        match member {
+            REASONING_CONTENT if is_plain => Some(Self::ReasoningContent),
+            REASONING if is_plain => Some(Self::Reasoning),
+            _ => None,
+        }
+    }
+}
+
+/// The names of the member for reasoning.
+const MEMBERS: [&str; 2] = [REASONING_CONTENT, REASONING];
+pub(super) const REASONING_CONTENT: &str = "reasoning_content";
+pub(super) const REASONING: &str = "reasoning";
 
 /// How the thinking setting is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -278,6 +309,17 @@ impl Profile {
     }
 }
 
+/// The rows whose servers have named the member for reasoning, each with that name.
+pub(super) static NAMED: LazyLock<Vec<(&'static str, Variant)>> = LazyLock::new(|| {
+    let named = |member: &'static str| {
+        VARIANTS.iter().filter_map(move |variant| {
+            let replay = variant.replay.in_member(member)?;
+            Some((member, Variant { replay, ..*variant }))
+        })
+    };
+    MEMBERS.into_iter().flat_map(named).collect()
+});
+
 impl Variant {
     /// Whether a member may be sent.
     pub fn takes(&self, member: &str) -> bool {
@@ -350,7 +392,7 @@ const DEEPSEEK: Variant = Variant {
 pub static VARIANTS: &[Variant] = &[
     OPENAI,
     // An unknown server.
-    Variant { name: "compatible", replay: Replay::ReasoningContent, ..COMPATIBLE },
+    Variant { name: "compatible", replay: Replay::BothMembers, ..COMPATIBLE },
     Variant { name: "deepseek-r1", refuses_reasoning: true, setting: Setting::Always, ..DEEPSEEK },
     Variant {
         name: "deepseek-v4",
@@ -358,7 +400,8 @@ pub static VARIANTS: &[Variant] = &[
         setting: Setting::Switch,
         ..DEEPSEEK
     },
-    Variant { name: "vllm", replay: Replay::Reasoning, ..SELF_HOSTED },
+    // Also an unknown server in a private network. Older versions have the other name.
+    Variant { name: "vllm", replay: Replay::BothMembers, ..SELF_HOSTED },
     Variant { name: "sglang", ..SELF_HOSTED },
     Variant { name: "llamacpp", ..SELF_HOSTED },
     Variant {

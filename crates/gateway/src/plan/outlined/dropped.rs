@@ -148,7 +148,7 @@ impl DropFinder<'_> {
         if !self.recall.lookups.lock().count_lookup() {
             return LookedUp::Unknown;
         }
-        let StoredTurn { origin, session, blocks, prefix } = match vault.find(&keys).await {
+        let StoredTurn { origin, session, blocks, prefix, .. } = match vault.find(&keys).await {
             Lookup::Found(turn) => turn,
             Lookup::Sealed => return LookedUp::Sealed,
             Lookup::Nothing => return LookedUp::Unknown,

@@ -298,6 +298,12 @@ impl Memory {
         }
     }
 
+    /// Whether the maker of the block with this key is known.
+    pub fn knows_maker(&self, key: &BlockKey) -> bool {
+        let state = self.state.lock();
+        state.blocks.get(key).is_some_and(|record| record.stored.origin.is_some())
+    }
+
     /// Whether a target has refused the block with this key.
     pub fn has_refused(&self, target: &TargetIdentity, key: &BlockKey) -> bool {
         let state = self.state.lock();

@@ -53,6 +53,17 @@ impl VaultKey {
         Self::of(&[b"answer", &lineage.0, &question, text.trim().as_bytes()])
     }
 
+    /// The key of a turn by its text and all that was said before it.
+    fn of_position(lineage: LineageId, before: &[u8], text: &str) -> Self {
+        Self::of(&[b"turn_position", &lineage.0, before, text.trim().as_bytes()])
+    }
+
+    /// The key of the turns under this key that one maker wrote. Two makers may give the same
+    /// answer; then neither turn may be taken for the other.
+    pub fn of_maker(&self, domain: &str) -> Self {
+        Self::of(&[b"maker", &self.0, domain.as_bytes()])
+    }
+
     fn of(parts: &[&[u8]]) -> Self {
         Self(Fingerprint::of(parts))
     }
@@ -73,6 +84,18 @@ impl Scope {
         Self { conversation: LineageId(conversation), caller }
     }
 
+    /// The conversation, for [`Scope::resumed`].
+    pub fn conversation(&self) -> [u8; 16] {
+        self.conversation.0
+    }
+
+    /// The same caller's scope of the conversation in which a turn was stored, if it is another one.
+    pub fn resumed(&self, kept: &StoredTurn) -> Option<Self> {
+        let conversation = LineageId(kept.conversation?);
+        let caller = self.caller.clone();
+        (conversation != self.conversation).then_some(Self { conversation, caller })
+    }
+
     /// The key of a turn that made a call with this id. It does not depend on the conversation: a
     /// conversation may be resumed under another session, and ids cannot be guessed.
     pub fn call(&self, id: &str) -> VaultKey {
@@ -84,9 +107,14 @@ impl Scope {
         VaultKey::of_text(self.conversation, text)
     }
 
-    /// The keys of a turn by its text: with the question before it, and alone.
-    pub fn answer(&self, question: &str, text: &str) -> [VaultKey; 2] {
-        [VaultKey::of_answer(self.conversation, question, text), self.text(text)]
+    /// The keys of a turn by its text, the most certain one first: with a hash of all that was said
+    /// before it, with the question before it, and alone.
+    pub fn answer(&self, before: &[u8; 16], question: &str, text: &str) -> [VaultKey; 3] {
+        [
+            VaultKey::of_position(self.conversation, before, text),
+            VaultKey::of_answer(self.conversation, question, text),
+            self.text(text),
+        ]
     }
 }
 
@@ -98,6 +126,9 @@ pub struct StoredTurn {
     /// The session in which it was made.
     #[serde(default)]
     pub session: u64,
+    /// The conversation in which it was made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub conversation: Option<[u8; 16]>,
     /// Its blocks in order, with the maker's own signatures.
     pub blocks: Vec<Block>,
     /// The prefix it was made after, if thinking is bound to it.

@@ -18,6 +18,7 @@ fn kept(text: &str) -> StoredTurn {
             credential: String::new(),
         },
         session: 1,
+        conversation: None,
         prefix: None,
         blocks: vec![
             Block::Thinking { text: text.into(), signature: Some("c2ln".into()) },

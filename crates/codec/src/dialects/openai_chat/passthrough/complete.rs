@@ -3,25 +3,33 @@
 use throughline_canonical::{Loss, Lossy};
 
 use super::super::ids;
-use super::super::variants::{Replay, Variant};
+use super::super::variants::{REASONING, REASONING_CONTENT, Replay, Variant};
 use crate::dialects::opaque_outline::{Member, find, find_text, members};
 use crate::json::{Edits, JsonError, Kind, Span, append_member, quote, slice, text};
 
-/// The member that must be present while the model thinks; empty if unknown.
-const REASONING: &str = "reasoning_content";
-
-/// The name of this member on other servers.
-const OTHER_REASONING: &str = "reasoning";
+/// The members in which clients keep reasoning as a string.
+const KEPT: [&str; 3] = [REASONING_CONTENT, REASONING, "reasoning_details"];
 
 /// Completes the body; `None` if nothing is missing.
 pub(super) fn write(body: &[u8], variant: &Variant) -> Lossy<Option<Vec<u8>>> {
     let mut writer = Writer { body, variant, edits: Edits::default(), losses: Vec::new() };
-    let wants = variant.nine_letters || variant.replay == Replay::ReasoningContentAlways;
+    let wants = variant.nine_letters || is_plain(variant.replay);
     // The provider rejects malformed requests.
     if !wants || writer.request().is_err() || writer.edits.is_empty() {
         return Lossy::default();
     }
     Lossy { value: Some(writer.edits.apply(body)), losses: writer.losses }
+}
+
+/// Whether reasoning goes back as a string, in a member whose name differs between servers.
+fn is_plain(replay: Replay) -> bool {
+    matches!(
+        replay,
+        Replay::ReasoningContent
+            | Replay::ReasoningContentAlways
+            | Replay::Reasoning
+            | Replay::BothMembers
+    )
 }
 
 struct Writer<'a> {
@@ -47,7 +55,7 @@ impl Writer<'_> {
             let role = find_text(&message, "role").map(|(_, role)| text(body, &role.value));
             match role.as_deref() {
                 Some("assistant") => {
-                    if thinks && self.variant.replay == Replay::ReasoningContentAlways {
+                    if thinks && is_plain(self.variant.replay) {
                         self.reasoning(&message, &span);
                     }
                     self.calls(&message)?;
@@ -70,15 +78,24 @@ impl Writer<'_> {
         Ok(kind.is_some_and(|(_, kind)| text(self.body, &kind.value) == "disabled"))
     }
 
+    /// Adds reasoning that the client keeps under another name: the server ignores that one.
     fn reasoning(&mut self, message: &[Member<'_>], object: &Span) {
-        match message.iter().find(|member| member.key == REASONING) {
-            Some(member) if member.kind == Kind::String => {}
-            Some(member) => self.edits.replace(member.value.clone(), "\"\""),
-            // Some clients keep it under the other name.
-            None => {
-                let other = find_text(message, OTHER_REASONING);
-                let reasoning = other.map_or(&b"\"\""[..], |(_, it)| slice(self.body, &it.value));
-                append_member(&mut self.edits, self.body, object, REASONING, reasoning);
+        let is_required = self.variant.replay == Replay::ReasoningContentAlways;
+        let text = |name| find_text(message, name).map(|(_, it)| slice(self.body, &it.value));
+        let reasoning = KEPT.into_iter().filter_map(text).find(|text| text.len() > 2);
+        let reasoning = reasoning.or(is_required.then_some(&b"\"\""[..]));
+        let Some(reasoning) = reasoning else {
+            return;
+        };
+        for name in self.variant.replay.members() {
+            let is_kept = |member: &Member<'_>| {
+                let value = slice(self.body, &member.value);
+                member.kind == Kind::String && (value.len() > 2 || value == reasoning)
+            };
+            match message.iter().find(|member| member.key == *name) {
+                Some(member) if is_kept(member) => {}
+                Some(member) => self.edits.replace(member.value.clone(), reasoning),
+                None => append_member(&mut self.edits, self.body, object, name, reasoning),
             }
         }
     }
@@ -115,6 +132,8 @@ impl Writer<'_> {
 mod tests {
     use super::super::super::variants::find as variant;
     use super::*;
+    use crate::dialects::UpstreamDialect;
+    use crate::dialects::openai_chat::OpenAiChat;
 
     fn completed(body: &str, name: &str) -> Option<String> {
         let body = write(body.as_bytes(), variant(name)).value;
@@ -143,6 +162,42 @@ mod tests {
         assert_eq!(completed(&off, "deepseek-v4"), None);
         for other in ["openai", "deepseek-r1", "vllm", "openrouter"] {
             assert_eq!(completed(&bare, other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn reasoning_is_repeated_under_the_name_that_the_server_knows() {
+        let message =
+            |more: &str| format!(r#"{{"messages":[{{"role":"assistant","content":"b"{more}}}]}}"#);
+        let (content, reasoning) = (r#","reasoning_content":"r""#, r#","reasoning":"r""#);
+        let both = [content, reasoning].concat();
+        let turned = [reasoning, content].concat();
+        for (name, kept, expected) in [
+            ("llamacpp", content, None),
+            ("llamacpp", reasoning, Some(turned.as_str())),
+            (
+                "llamacpp",
+                r#","reasoning_details":"r""#,
+                Some(r#","reasoning_details":"r","reasoning_content":"r""#),
+            ),
+            ("llamacpp", r#","reasoning_content":"","reasoning":"r""#, Some(both.as_str())),
+            ("groq", content, Some(both.as_str())),
+            ("groq", reasoning, None),
+            ("vllm", content, Some(both.as_str())),
+            ("vllm", reasoning, Some(turned.as_str())),
+            ("vllm", &both, None),
+            ("vllm", "", None),
+            ("openai", content, None),
+            ("openrouter", content, None),
+        ] {
+            let written = completed(&message(kept), name);
+            assert_eq!(written, expected.map(message), "{name} {kept}");
+        }
+        for (member, expected) in [(REASONING, Some(&both)), (REASONING_CONTENT, None)] {
+            let named = OpenAiChat.with_member(OpenAiChat.profile("vllm"), member);
+            let written = write(message(content).as_bytes(), named.chat()).value;
+            let written = written.map(|body| String::from_utf8(body).unwrap());
+            assert_eq!(written, expected.map(|more| message(more)), "{member}");
         }
     }
 

@@ -8,7 +8,7 @@ use self::calls::Calls;
 use self::chunk::{Choice, Chunk, Frame};
 use self::details::{Detail, Piece};
 use super::detail_meta::DetailMeta;
-use super::variants::{Replay, Variant};
+use super::variants::{REASONING, REASONING_CONTENT, Replay, Variant};
 use super::{NAME, annotations, usage};
 use crate::dialects::ReplyReader;
 use crate::dialects::shared::block_emitter::{BlockEmitter, Growing};
@@ -45,6 +45,7 @@ impl Reader {
                 called: false,
                 refused: false,
                 summed_up: false,
+                named: [false; 2],
                 reason: None,
             },
         }
@@ -87,6 +88,14 @@ impl ReplyReader for Reader {
     fn summarizes(&self) -> Option<bool> {
         self.state.summed_up.then_some(true)
     }
+
+    fn reasoning_member(&self) -> Option<&'static str> {
+        match self.state.named {
+            [true, false] => Some(REASONING_CONTENT),
+            [false, true] => Some(REASONING),
+            _ => None,
+        }
+    }
 }
 
 fn is_done(data: &[u8]) -> bool {
@@ -121,6 +130,8 @@ struct ReaderState {
     refused: bool,
     /// Whether some reasoning was marked as a summary.
     summed_up: bool,
+    /// Whether reasoning came as `reasoning_content`, and as `reasoning`.
+    named: [bool; 2],
     /// The finish reason, once known.
     reason: Option<EndReason>,
 }
@@ -247,6 +258,10 @@ impl ReaderState {
 
     /// Reads reasoning. Several members often repeat it; the most detailed one counts.
     fn reasoning(&mut self, json: &[u8], choice: &Choice, out: Out<'_>) -> Result<(), JsonError> {
+        let plain = [&choice.reasoning_content, &choice.reasoning];
+        for (named, found) in self.named.iter_mut().zip(plain) {
+            *named |= matches!(found, Some((Kind::String, span)) if span.len() > 2);
+        }
         let (mut any, mut has_text, mut hidden) = (false, false, false);
         for list in [&choice.reasoning_details, &choice.thinking_blocks] {
             if let Some((Kind::Array, span)) = list
@@ -265,7 +280,6 @@ impl ReaderState {
         if has_text {
             return Ok(());
         }
-        let plain = [&choice.reasoning_content, &choice.reasoning];
         for found in plain {
             if let Some((Kind::String, span)) = found {
                 let words = text(json, span);

@@ -308,7 +308,10 @@ impl<'a> Writer<'a> {
     ) {
         match self.variant.replay {
             Replay::Nothing => self.thinking_omitted += 1,
-            Replay::ReasoningContent | Replay::ReasoningContentAlways | Replay::Reasoning => {
+            Replay::ReasoningContent
+            | Replay::ReasoningContentAlways
+            | Replay::Reasoning
+            | Replay::BothMembers => {
                 if text.is_empty() {
                     self.thinking_omitted += 1;
                 } else {
@@ -451,17 +454,12 @@ impl<'a> Writer<'a> {
             _ => {}
         }
         message.insert("content".to_owned(), content);
-        let reasoning = match self.variant.replay {
-            Replay::ReasoningContentAlways if self.thinks => Some("reasoning_content"),
-            _ if assistant_parts.reasoning.is_empty() => None,
-            Replay::ReasoningContent | Replay::ReasoningContentAlways | Replay::Blocks => {
-                Some("reasoning_content")
+        let replay = self.variant.replay;
+        let is_required = replay == Replay::ReasoningContentAlways && self.thinks;
+        if is_required || !assistant_parts.reasoning.is_empty() {
+            for name in replay.members() {
+                message.insert((*name).to_owned(), assistant_parts.reasoning.as_str().into());
             }
-            Replay::Reasoning | Replay::Details => Some("reasoning"),
-            Replay::Nothing | Replay::Tags | Replay::Chunks => None,
-        };
-        if let Some(name) = reasoning {
-            message.insert(name.to_owned(), assistant_parts.reasoning.into());
         }
         if !assistant_parts.details.is_empty() {
             let name = match self.variant.replay {
