@@ -80,7 +80,7 @@ impl Bed {
             "history, openai_chat" => Box::new(Chat::new(true)),
             "history, openai_responses" => Box::new(Responses::default()),
             "history, gemini" => Box::new(Gemini::default()),
-            "history, ollama" => Box::new(Ollama::new(true)),
+            "history, ollama" => Box::new(Ollama::new(true, true)),
             "previous_response_id" => Box::new(Responses::stateful()),
             "conversation" => Box::new(Responses::in_conversation(&self.new_conversation().await)),
             "message thread" => Box::new(Anthropic::threaded()),
