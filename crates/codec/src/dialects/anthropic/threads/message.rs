@@ -29,7 +29,7 @@ pub struct MessageReader {
 
 #[derive(Debug)]
 enum Input {
-    Events { framer: Framer, message: EventMessage },
+    Events { framer: Framer, message: Box<EventMessage> },
     Whole { bytes: Vec<u8>, end: EndDetector },
 }
 
@@ -37,10 +37,7 @@ impl MessageReader {
     /// A reader of a stream of events or of one JSON object.
     pub fn new(streamed: bool) -> Self {
         let input = match streamed {
-            true => Input::Events {
-                framer: Framer::new(MAX_EVENT_BYTES),
-                message: EventMessage::default(),
-            },
+            true => Input::Events { framer: Framer::new(MAX_EVENT_BYTES), message: Box::default() },
             false => Input::Whole { bytes: Vec::new(), end: EndDetector::default() },
         };
         Self { input, length: 0 }
