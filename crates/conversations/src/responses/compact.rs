@@ -129,8 +129,9 @@ impl Responses {
         let reads = || {
             let accepted = request.summary_request(&items);
             !items.iter().any(sealed_here)
-                && accepted
-                    .is_ok_and(|read| self.gateway.reads_conversation(&backend, &read.request))
+                && accepted.is_ok_and(|read| {
+                    self.gateway.reads_conversation(&backend, incoming.dialect, &read.request)
+                })
         };
         let body = || is_changed.then(|| request.with_items(&items, model));
         let native = (speaks_it && reads()).then(|| native(body()));

@@ -8,14 +8,15 @@ use serde_json::Value;
 use throughline_canonical::{
     Block, Fault, Loss, LossReason, LossSubject, Message, Origin, Request, Role,
 };
-use throughline_codec::dialects::blocks::outline::{BlockKind, Outline};
+use throughline_codec::dialects::ClientDialect;
+use throughline_codec::dialects::blocks::outline::{self, BlockKind, Outline};
 use throughline_codec::dialects::compaction::{Compaction, is_trigger};
 use throughline_codec::json::slice;
 
 use crate::backend::{Backend, credential_fingerprint};
 use crate::gateway::Gateway;
 use crate::headers;
-use crate::history::recall::key_of;
+use crate::history::recall::client_key;
 use crate::settings::Unknown;
 use crate::thinking::Lineage;
 use crate::thinking::envelope::SummaryResult;
@@ -42,7 +43,7 @@ impl Gateway {
     /// read.
     pub(crate) fn has_foreign_compaction(&self, attempt: &Attempt<'_>, outline: &Outline) -> bool {
         let body = &attempt.request.body;
-        let blocks = outline.messages.iter().flat_map(|message| message.blocks());
+        let blocks = outline.messages.iter().flat_map(outline::Message::blocks);
         let compactions = blocks
             .filter(|block| block.kind == BlockKind::Compaction)
             .filter_map(|block| serde_json::from_slice::<Value>(slice(body, &block.span)).ok())
@@ -62,12 +63,18 @@ impl Gateway {
     }
 
     /// Whether a backend can read all thinking and all compactions of a conversation, as far as is
-    /// known.
-    pub fn reads_conversation(&self, backend: &Backend, conversation: &Request) -> bool {
+    /// known. `client` is the dialect that the conversation came in.
+    pub fn reads_conversation(
+        &self,
+        backend: &Backend,
+        client: &dyn ClientDialect,
+        conversation: &Request,
+    ) -> bool {
+        let binds_text = client.defaults().signature_binds_text;
         let blocks = conversation.messages.iter().flat_map(|message| &message.content);
         let mut keys = blocks.filter_map(|block| match block {
             Block::Opaque { dialect, value } => Some(Compaction::read(dialect, value)?.key()),
-            other => key_of(other),
+            other => client_key(other, binds_text),
         });
         keys.all(|key| self.memory.reads(&backend.domain, &key) != Some(false))
     }

@@ -323,7 +323,7 @@ mod tests {
         json!({"type": "message_start", "message": {"id": "msg_1", "content": []}})
     }
 
-    fn delta(index: u64, delta: Value) -> Value {
+    fn delta(index: u64, delta: &Value) -> Value {
         json!({"type": "content_block_delta", "index": index, "delta": delta})
     }
 
@@ -341,23 +341,23 @@ mod tests {
             json!({"type": "ping"}),
             json!({"type": "content_block_start", "index": 0,
                 "content_block": {"type": "thinking", "thinking": "", "signature": ""}}),
-            delta(0, json!({"type": "thinking_delta", "thinking": "Ro\u{e9}"})),
-            delta(0, json!({"type": "thinking_delta", "thinking": "w \"7\""})),
-            delta(0, json!({"type": "signature_delta", "signature": "EqQB"})),
+            delta(0, &json!({"type": "thinking_delta", "thinking": "Ro\u{e9}"})),
+            delta(0, &json!({"type": "thinking_delta", "thinking": "w \"7\""})),
+            delta(0, &json!({"type": "signature_delta", "signature": "EqQB"})),
             json!({"type": "content_block_stop", "index": 0}),
             json!({"type": "content_block_start", "index": 1,
                 "content_block": {"type": "tool_use", "id": "t", "name": "f", "input": {}, "caller": {"type": "direct"}}}),
-            delta(1, json!({"type": "input_json_delta", "partial_json": "{\"n\": 1.50"})),
-            delta(1, json!({"type": "input_json_delta", "partial_json": "}"})),
+            delta(1, &json!({"type": "input_json_delta", "partial_json": "{\"n\": 1.50"})),
+            delta(1, &json!({"type": "input_json_delta", "partial_json": "}"})),
             json!({"type": "content_block_stop", "index": 1}),
             json!({"type": "content_block_start", "index": 2,
                 "content_block": {"type": "compaction", "content": null}}),
-            delta(2, json!({"type": "compaction_delta", "content": "in short"})),
+            delta(2, &json!({"type": "compaction_delta", "content": "in short"})),
             json!({"type": "content_block_stop", "index": 2}),
             json!({"type": "content_block_start", "index": 3,
                 "content_block": {"type": "text", "text": "", "citations": []}}),
-            delta(3, json!({"type": "citations_delta", "citation": {"url": "u"}})),
-            delta(3, json!({"type": "text_delta", "text": "so"})),
+            delta(3, &json!({"type": "citations_delta", "citation": {"url": "u"}})),
+            delta(3, &json!({"type": "text_delta", "text": "so"})),
             json!({"type": "content_block_stop", "index": 3}),
         ];
         all.extend(end());
@@ -389,8 +389,8 @@ mod tests {
         let text = json!({"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}});
         let call = json!({"type": "content_block_start", "index": 0, "content_block": {"type": "tool_use", "id": "t", "input": {}}});
         let stop = json!({"type": "content_block_stop", "index": 0});
-        let odd = delta(0, json!({"type": "new_delta", "x": 1}));
-        let broken = delta(0, json!({"type": "input_json_delta", "partial_json": "{\"n\":"}));
+        let odd = delta(0, &json!({"type": "new_delta", "x": 1}));
+        let broken = delta(0, &json!({"type": "input_json_delta", "partial_json": "{\"n\":"}));
         let [reason, last] = end();
         let failed =
             json!({"type": "error", "error": {"type": "overloaded_error", "message": "x"}});
