@@ -1,11 +1,16 @@
 //! Clients of the Anthropic dialect. They differ in what they keep of a conversation.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use serde_json::{Value, json};
 use throughline_testkit::message_from_sse;
 
 use crate::test_client::{
     Call, ClientRequest, ClientView, History, TestClient, list, parameters, text,
 };
+
+/// Counts the requests of all clients that keep only the id of the last message.
+static REQUESTS: AtomicU64 = AtomicU64::new(0);
 
 #[derive(Default)]
 pub(crate) struct Anthropic {
@@ -76,8 +81,13 @@ impl TestClient for Anthropic {
     }
 
     fn push_user(&mut self, text: &str) {
-        // The simulator writes a summary if the user says this word.
-        let end = if self.keeps == Keeps::Summary { ", and compact" } else { "" };
+        let end = match self.keeps {
+            // The simulator writes a summary if the user says this word.
+            Keeps::Summary => ", and compact".to_owned(),
+            // The simulator gives equal conversations equal ids, and a provider never does.
+            Keeps::LastId => format!(", request {}", REQUESTS.fetch_add(1, Ordering::Relaxed)),
+            Keeps::Blocks | Keeps::Answers => String::new(),
+        };
         self.history.messages.push(json!({"role": "user", "content": format!("{text}{end}")}));
     }
 

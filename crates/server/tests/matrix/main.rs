@@ -8,6 +8,7 @@ mod canonical;
 mod chat;
 mod gemini;
 mod ollama;
+#[allow(dead_code, reason = "the tests of state use all of it")]
 mod responses;
 mod scenarios;
 mod table;

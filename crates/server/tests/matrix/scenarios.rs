@@ -24,11 +24,14 @@ pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_throughline");
 pub(crate) const CLIENTS: &[&str] = &[
     "anthropic",
     "anthropic, thinking dropped",
+    "anthropic, message thread",
+    "anthropic, compaction",
     "openai_chat",
     "openai_chat, reasoning dropped",
     "openai_responses",
     "openai_responses, reasoning dropped",
     "openai_responses, history kept here",
+    "openai_responses, compaction",
     "gemini",
     "gemini, ids and signatures dropped",
     "gemini, all dropped",
@@ -91,6 +94,15 @@ impl TestBed {
     pub(crate) async fn run_cell(&self, client: &str, scenario: &str, stream: bool) -> Outcome {
         match client {
             "anthropic" => self.run_with(Anthropic::default(), scenario, stream).await,
+            "anthropic, message thread" => {
+                self.run_with(Anthropic::threaded(), scenario, stream).await
+            }
+            "anthropic, compaction" => {
+                self.run_with(Anthropic::compacting(), scenario, stream).await
+            }
+            "openai_responses, compaction" => {
+                self.run_with(Responses::compacting(), scenario, stream).await
+            }
             "openai_chat" => self.run_with(Chat::new(true), scenario, stream).await,
             "openai_responses" => self.run_with(Responses::default(), scenario, stream).await,
             "openai_responses, history kept here" => {

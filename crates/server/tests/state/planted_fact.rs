@@ -165,18 +165,19 @@ async fn run(bed: &Bed, carrier: &str, pair: [usize; 2], schedule: [usize; 4], t
 }
 
 /// Runs a carrier between all pairs of backends.
+#[allow(clippy::print_stdout, reason = "a run shows how many answers prove the fact")]
 async fn run_all(carrier: &str) -> Tally {
     let bed = Bed::start().await;
     let mut tally = Tally::default();
-    for from in 0..BACKENDS.len() {
-        for to in (0..BACKENDS.len()).filter(|to| *to != from) {
-            for schedule in SCHEDULES {
-                run(&bed, carrier, [from, to], schedule, &mut tally).await;
-            }
-            for fault in bed.upstream_faults().await {
-                let (from, to) = (BACKENDS[from].0, BACKENDS[to].0);
-                let _ = writeln!(tally.faults, "{carrier}, {from} > {to}: {fault}");
-            }
+    let all = || 0..BACKENDS.len();
+    let pairs = all().flat_map(|from| all().map(move |to| [from, to]));
+    for pair in pairs.filter(|[from, to]| from != to) {
+        for schedule in SCHEDULES {
+            run(&bed, carrier, pair, schedule, &mut tally).await;
+        }
+        for fault in bed.upstream_faults().await {
+            let [from, to] = pair.map(|at| BACKENDS[at].0);
+            let _ = writeln!(tally.faults, "{carrier}, {from} > {to}: {fault}");
         }
     }
     println!("{carrier}: {} answers prove the fact, refused: {:?}", tally.proven, tally.refused);

@@ -17,13 +17,14 @@ const EVE: &[(&str, &str)] = &[("anthropic-version", "2023-06-01"), ("x-api-key"
 const FACT: &str = "the heron waits at gate 47";
 
 fn request(thread: Value, messages: Value) -> Value {
-    json!({
+    let mut body = json!({
         "model": "some-model",
         "max_tokens": 8192,
         "thinking": {"type": "enabled", "budget_tokens": 4096},
-        "thread": thread,
-        "messages": messages,
-    })
+    });
+    body["thread"] = thread;
+    body["messages"] = messages;
+    body
 }
 
 fn created(said: &str) -> Value {
@@ -300,9 +301,10 @@ fn message(id: &str, said: &str, stop_reason: &str) -> Value {
 }
 
 fn short_request(thread: Value, messages: Value) -> Value {
-    json!({
-        "model": "claude-sonnet-4-5", "max_tokens": 100, "thread": thread, "messages": messages,
-    })
+    let mut body = json!({"model": "claude-sonnet-4-5", "max_tokens": 100});
+    body["thread"] = thread;
+    body["messages"] = messages;
+    body
 }
 
 #[tokio::test]

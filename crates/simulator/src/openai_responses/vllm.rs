@@ -1,5 +1,5 @@
 //! The Responses dialect as vLLM speaks it, with gpt-oss and other open models: raw reasoning without
-//! encryption, which goes back as it came.
+//! encryption, which goes back unchanged.
 
 use http::HeaderMap;
 use serde_json::Value;

@@ -14,11 +14,13 @@ async fn keeping(lifetime: Duration) -> Server {
 }
 
 fn request(thread: Value, said: &str) -> Value {
-    json!({
-        "model": "claude-sonnet-4-5", "max_tokens": 4096, "thread": thread,
+    let mut body = json!({
+        "model": "claude-sonnet-4-5", "max_tokens": 4096,
         "thinking": {"type": "enabled", "budget_tokens": 1024},
         "messages": [{"role": "user", "content": said}],
-    })
+    });
+    body["thread"] = thread;
+    body
 }
 
 fn created(said: &str) -> Value {
