@@ -3,6 +3,7 @@
 //! those in docs/support.md.
 
 mod ag_ui;
+#[allow(dead_code, reason = "the tests of state use all of it")]
 mod anthropic;
 mod canonical;
 mod chat;

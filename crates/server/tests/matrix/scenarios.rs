@@ -24,7 +24,6 @@ pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_throughline");
 pub(crate) const CLIENTS: &[&str] = &[
     "anthropic",
     "anthropic, thinking dropped",
-    "anthropic, message thread",
     "anthropic, compaction",
     "openai_chat",
     "openai_chat, reasoning dropped",
@@ -94,9 +93,6 @@ impl TestBed {
     pub(crate) async fn run_cell(&self, client: &str, scenario: &str, stream: bool) -> Outcome {
         match client {
             "anthropic" => self.run_with(Anthropic::default(), scenario, stream).await,
-            "anthropic, message thread" => {
-                self.run_with(Anthropic::threaded(), scenario, stream).await
-            }
             "anthropic, compaction" => {
                 self.run_with(Anthropic::compacting(), scenario, stream).await
             }
