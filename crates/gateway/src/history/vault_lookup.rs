@@ -74,21 +74,21 @@ fn size(block: &Block) -> usize {
 
 impl Gateway {
     /// Finds the parts that the client has lost and that this backend needs. Checks the model's
-    /// present turn, or all turns if the backend also needs the earlier ones.
+    /// present turn, or all turns if the backend also needs the earlier ones. Earlier tool loops got
+    /// their parts back while they were open. They get them again, because the provider's prompt cache
+    /// finds only what does not change.
     pub(crate) async fn dropped_parts(
         &self,
         attempt: &Attempt<'_>,
         request: &Request,
     ) -> DroppedParts {
         let profile = attempt.profile();
-        let wants = |part| {
-            let treatment = replay_table::treat(profile, part, Maker::Same, Position::OpenLoop);
+        let wants = |part, position| {
+            let treatment = replay_table::treat(profile, part, Maker::Same, position);
             matches!(treatment, Treatment::Verbatim | Treatment::Text)
         };
         let thinks = request.thinking.amount != Some(Amount::Off);
-        let (thinking, calls) = (thinks && wants(Part::Thinking), wants(Part::CallSignature));
         let open = open_turn(&request.messages);
-        let first = if profile.misses_earlier_thinking { 0 } else { open };
         let mut dropped = DroppedParts::default();
         let mut answered = 0;
         let mut lacking = Vec::new();
@@ -97,12 +97,18 @@ impl Gateway {
                 continue;
             }
             let questions = &request.messages[std::mem::replace(&mut answered, at + 1)..at];
-            if at < first {
+            let content = &message.content;
+            let position = if at >= open { Position::OpenLoop } else { Position::Earlier };
+            let is_call = |block: &Block| matches!(block, Block::ToolCall { .. });
+            let was_in_loop = position == Position::OpenLoop || content.iter().any(is_call);
+            if !was_in_loop && !profile.misses_earlier_thinking {
                 continue;
             }
-            let content = &message.content;
-            let lacks_thinking = thinking && self.may_lack_thinking(attempt, content);
-            let lacks_signature = calls && content.iter().any(is_bare_call);
+            let lacks_thinking = thinks
+                && wants(Part::Thinking, position)
+                && self.may_lack_thinking(attempt, content);
+            let lacks_signature =
+                wants(Part::CallSignature, position) && content.iter().any(is_bare_call);
             if lacks_thinking || lacks_signature {
                 lacking.push((at, questions, lacks_thinking, lacks_signature));
             }
