@@ -20,6 +20,7 @@ use crate::history::client_paths::ClientPaths;
 use crate::history::recall::{PastBlock, Recall, is_thinking, key_of};
 use crate::history::replay_table::{self, Maker, Part, Position};
 use crate::history::vault_lookup::DroppedParts;
+use crate::plan::cache_breakpoints::remove_in_place;
 use crate::plan::{Decision, Lane};
 use crate::thinking::envelope::OpenResult;
 use crate::thinking::memory::{Question, Verdict};
@@ -144,6 +145,7 @@ impl Gateway {
         let edits = decider.edits(opaque_outline, replayable, &answer.verdicts, &mut plan);
         plan.record_withheld(attempt, dropped);
         plan.rewrite_body(attempt, opaque_outline, &edits);
+        remove_in_place(backend, &mut plan.body, &mut plan.decision.losses);
         plan
     }
 

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use throughline_canonical::{
-    Amount, Fault, Loss, LossReason, LossSubject, Lossy, Message, Prefix, Request, Role, Show,
-    ThinkingSetting, Tool,
+    Amount, CacheBreakpoints, Fault, Loss, LossReason, LossSubject, Lossy, Message, Prefix,
+    Request, Role, Show, ThinkingSetting, Tool,
 };
 use throughline_codec::dialects::profile::{BlockRules, MessageOrder, Profile, Replay};
 use throughline_codec::dialects::{
@@ -16,7 +16,7 @@ use throughline_codec::dialects::{
 };
 use throughline_codec::text::{Delivery, Evidence, Options, RawTextReader, Recipe, Stage, Tools};
 
-use crate::backend::Backend;
+use crate::backend::{Backend, Cache};
 use crate::catalog::{Form, Model, Shows};
 use crate::gateway::Gateway;
 use crate::history::adapt::{AdaptedHistory, HistoryRules, SentPart, open_turn, replays_from};
@@ -28,6 +28,7 @@ use crate::history::prefix_guard::{GuardResult, PrefixGuard, record_prefixes};
 use crate::history::recall::{Recall, is_thinking, keys};
 use crate::history::replay_table::Position;
 use crate::history::vault_lookup::question;
+use crate::plan::cache_breakpoints::{BREAKPOINTS_OFF, KeptBreakpoints, automatic};
 use crate::plan::translated_reply::identity;
 use crate::plan::{Decision, Lane, strict_settings, thinking_setting};
 use crate::relay::call_ids::CallIds;
@@ -88,6 +89,7 @@ impl Gateway {
             self.restore_call_ids(&attempt.request.scope, &mut draft.request.messages).await;
         }
         draft.choose_dialect();
+        draft.keep_breakpoints();
         draft.rewrite_custom_tools();
         let ids = CallIds::new(&draft.request, &random::id());
         draft.normalize();
@@ -98,6 +100,7 @@ impl Gateway {
         if attempt.request.in_conversation && draft.is_first() {
             self.memory.restored(past.adapted.restored);
         }
+        draft.place_breakpoints();
         let (mut written, counted) = draft.write(&past.adapted);
         let result = draft.guard(self, &mut written, &mut past);
         let mut outgoing = draft.finish(written, &mut past.adapted);
@@ -145,6 +148,8 @@ struct Draft<'a> {
     losses: Vec<Loss>,
     to: Destination,
     custom_tools: CustomTools,
+    /// The breakpoints that the client set.
+    kept_breakpoints: KeptBreakpoints,
 }
 
 /// The target of a request.
@@ -195,6 +200,7 @@ impl<'a> Draft<'a> {
                 profile: attempt.profile(),
             },
             custom_tools: CustomTools::default(),
+            kept_breakpoints: KeptBreakpoints::default(),
         })
     }
 
@@ -219,6 +225,44 @@ impl<'a> Draft<'a> {
     fn choose_dialect(&mut self) {
         (self.to.dialect, self.to.profile) =
             dialect_for(self.attempt.backend, &self.request, &self.losses, &self.to.known);
+    }
+
+    /// Remembers the breakpoints that the client set.
+    fn keep_breakpoints(&mut self) {
+        if self.request.cache_breakpoints.is_empty() {
+            return;
+        }
+        if self.attempt.backend.cache == Cache::Off {
+            self.losses.push(BREAKPOINTS_OFF);
+            self.request.cache_breakpoints = CacheBreakpoints::default();
+        }
+        // If the upstream has no breakpoints, their loss is reported when the request is written.
+        if self.takes_breakpoints() {
+            self.kept_breakpoints = KeptBreakpoints::of(&self.request);
+        }
+    }
+
+    fn takes_breakpoints(&self) -> bool {
+        self.to.profile.cache_breakpoints.taken_by.contain(&self.to.model)
+    }
+
+    /// Sets the client's breakpoints where their parts are now, or those that are worth it if the client
+    /// set none.
+    fn place_breakpoints(&mut self) {
+        if !self.takes_breakpoints() {
+            return;
+        }
+        let rules = &self.to.profile.cache_breakpoints;
+        self.request.cache_breakpoints =
+            self.kept_breakpoints.find(&self.request, rules.most, &mut self.losses);
+        let adds_breakpoints = self.kept_breakpoints.is_empty()
+            && self.attempt.backend.cache == Cache::Auto
+            && self.attempt.request.operation == Operation::Generate
+            && rules.needed_by.contain(&self.to.model);
+        if adds_breakpoints {
+            let dialect = self.to.dialect.name();
+            self.request.cache_breakpoints = automatic(&self.request, rules, dialect);
+        }
     }
 
     fn rewrite_custom_tools(&mut self) {
@@ -357,6 +401,7 @@ impl<'a> Draft<'a> {
         if guard.drop_stale(&mut result, self.to.dialect, &mut self.request, adapted) {
             let rules = self.to.history_rules(self.retry, past.open, past.replays_from);
             rules.fill_empty_messages(&mut self.request.messages, adapted);
+            self.place_breakpoints();
             (*written, _) = self.write(adapted);
             result.prefix = record_prefixes(&written.value.body, &mut adapted.sent);
         }

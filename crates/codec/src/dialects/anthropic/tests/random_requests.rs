@@ -151,6 +151,7 @@ prop_compose! {
             stream,
             user,
             cache_key: None,
+            cache_breakpoints: Default::default(),
             thread: None,
             backend: None,
             extra: extra.into_iter().map(|dialect|
