@@ -3,7 +3,9 @@
 //! those in docs/support.md.
 
 mod ag_ui;
+mod agent_session;
 mod anthropic;
+mod caching;
 mod canonical;
 mod chat;
 mod gemini;
