@@ -4,6 +4,8 @@ Its types have no ids for calls. Messages are sent back as the package keeps the
 and a result names only its tool, so the gateway has to find the call by itself.
 """
 
+import uuid
+
 import ollama
 
 import harness
@@ -14,7 +16,12 @@ class Conversation:
     def __init__(self, model):
         self.model = model
         self.messages = []
-        self.sdk = ollama.Client(host=harness.GATEWAY, timeout=harness.TIMEOUT)
+        # Without call ids, equal answers of two backends cannot be told apart. The name of the
+        # conversation keeps the runs apart, as the ids of sessions do in other clients.
+        headers = {"x-throughline-conversation": str(uuid.uuid4())}
+        self.sdk = ollama.Client(
+            host=harness.GATEWAY, timeout=harness.TIMEOUT, headers=headers
+        )
 
     def say(self, text):
         return self.ask({"role": "user", "content": text})
