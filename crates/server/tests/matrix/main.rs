@@ -3,13 +3,13 @@
 //! those in docs/support.md.
 
 mod ag_ui;
-#[allow(dead_code, reason = "the tests of state use all of it")]
+#[allow(dead_code, reason = "the matrix and the tests of state use a part each")]
 mod anthropic;
 mod canonical;
 mod chat;
 mod gemini;
 mod ollama;
-#[allow(dead_code, reason = "the tests of state use all of it")]
+#[allow(dead_code, reason = "the matrix and the tests of state use a part each")]
 mod responses;
 mod scenarios;
 mod table;
