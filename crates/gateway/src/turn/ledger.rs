@@ -66,13 +66,6 @@ impl Closing {
             Self::Ended | Self::ClientGone => None,
         }
     }
-
-    fn into_error(self) -> Option<String> {
-        match self {
-            Self::Failed(error) | Self::Stopped(error) => Some(error),
-            Self::Ended | Self::ClientGone => None,
-        }
-    }
 }
 
 /// The reply so far.
@@ -170,7 +163,10 @@ impl Ledger {
         };
         let Self { progress, full_body, span, .. } = self;
         let _entered = span.enter();
-        let error = closing.into_error().map(TurnError::new);
+        let error = match closing {
+            Closing::Failed(error) | Closing::Stopped(error) => Some(TurnError::new(error)),
+            Closing::Ended | Closing::ClientGone => None,
+        };
         let error = error.or_else(|| progress.fault.take().map(TurnError::of_backend));
         self.record.end(&self.turn, self.began, |turn| {
             turn.end = end;
