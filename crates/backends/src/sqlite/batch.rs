@@ -11,7 +11,7 @@ use throughline_canonical::{BlockKey, Origin};
 use throughline_gateway::thinking::store::{BlockStatus, Change, StoredBlock, StoredSession};
 use throughline_gateway::thinking::{LineageId, SessionTag};
 
-use super::signed;
+use crate::sql::signed;
 
 /// How many rows one statement writes or deletes. SQLite allows 32,766 values in a statement.
 const MAX_ROWS: usize = 1000;

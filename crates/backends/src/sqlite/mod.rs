@@ -20,6 +20,7 @@ use throughline_gateway::thinking::store::{
 };
 use throughline_gateway::thinking::{LineageId, SessionTag};
 
+use crate::sql::{error, unsigned};
 use batch::Batch;
 pub use check::DatabaseFault;
 pub use conversations::SqliteConversations;
@@ -195,20 +196,4 @@ fn prefix(row: &SqliteRow, column: &str) -> Result<Option<Prefix>, sqlx::Error> 
 /// Splits backend names, which are stored one per line.
 fn names(lines: &str) -> Vec<Arc<str>> {
     lines.lines().map(Into::into).collect()
-}
-
-/// SQLite has only signed integers; ours are counts and times, which fit.
-fn signed(number: u64) -> i64 {
-    i64::try_from(number).unwrap_or(i64::MAX)
-}
-
-fn unsigned(number: i64) -> u64 {
-    u64::try_from(number).unwrap_or_default()
-}
-
-fn error(
-    what: impl Into<String>,
-    cause: impl std::error::Error + Send + Sync + 'static,
-) -> StoreError {
-    StoreError { what: what.into(), cause: Box::new(cause) }
 }

@@ -8,8 +8,9 @@ use sqlx::{QueryBuilder, Row, SqliteConnection, SqlitePool};
 use throughline_gateway::thinking::store::StoreFuture;
 use throughline_gateway::thinking::vault::{Record, VaultKey, VaultStore};
 
+use super::SqliteStore;
 use super::batch::Statements;
-use super::{SqliteStore, error, signed};
+use crate::sql::{error, signed};
 
 /// Bytes of a name.
 const NAME_LENGTH: usize = 16;
