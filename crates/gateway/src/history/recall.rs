@@ -345,10 +345,11 @@ impl Recall<'_> {
         let readable = origin.domain == *target.domain
             && (!target.account_bound || origin.credential == target.credential);
         let reason = match verdict {
-            Some(Verdict::LeaveOut { reason, .. }) => Some(*reason),
+            // What the memory does not know, the envelope or the vault does.
+            Some(Verdict::LeaveOut { reason, .. }) if *reason != Reason::Unknown => Some(*reason),
             Some(Verdict::Send { .. }) => None,
-            Some(Verdict::Try { .. }) | None if !readable => Some(Reason::Origin),
-            Some(Verdict::Try { .. }) | None => {
+            _ if !readable => Some(Reason::Origin),
+            _ => {
                 let of_session = origin.backend == *target.backend;
                 (self.rules.policy == Policy::Session && !of_session).then_some(Reason::Session)
             }
