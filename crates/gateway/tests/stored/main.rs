@@ -1,6 +1,7 @@
 //! Conversations of a store that keeps whole turns: a gateway in this process, and strict simulators
 //! on real ports. The store brings every earlier block back in an envelope.
 
+mod preview;
 mod support;
 
 use throughline_canonical::{Block, Loss, Reason};
