@@ -4,7 +4,7 @@
 use crate::dialects::shared::reply_framing::TooLong;
 
 /// Splits a stream into its outermost objects.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Objects {
     /// The start of an incomplete object.
     carry: Vec<u8>,
@@ -85,6 +85,11 @@ impl Objects {
             self.carry.extend_from_slice(piece);
         }
         Ok(())
+    }
+
+    /// The beginning of an object whose end has not arrived.
+    pub(crate) fn half(&self) -> &[u8] {
+        &self.carry
     }
 }
 
