@@ -20,6 +20,7 @@ use throughline_canonical::{EndReason, Event, Fault, Loss, Lossy, Out, Reply, Re
 use self::client_defaults::ClientDefaults;
 use self::passthrough::{Passthrough, ReplyRepair};
 use self::profile::Profile;
+use self::raw_reply::RawShape;
 use self::shared::{losses, openai_models};
 
 pub mod ag_ui;
@@ -38,6 +39,7 @@ pub mod openai_chat;
 pub mod openai_responses;
 pub mod passthrough;
 pub mod profile;
+pub mod raw_reply;
 pub(crate) mod shared;
 pub mod stored;
 pub mod ui_stream;
@@ -178,6 +180,8 @@ pub trait UpstreamDialect: Sync {
     fn drop_bound(&self, _: &mut Request) {}
     /// Enables thinking between tool calls for models with a thinking budget.
     fn interleave(&self, _: &Request, _: &mut Outgoing) {}
+    /// The shape in which stored conversations keep replies as they were captured.
+    fn raw_shape(&self) -> RawShape;
     /// Returns a reader for the reply of this target.
     fn reply_reader(&self, target: &Target<'_>, streamed: bool) -> Box<dyn ReplyReader>;
     /// Reads an error that arrives instead of a reply.

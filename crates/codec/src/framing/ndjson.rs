@@ -4,7 +4,7 @@
 //! collected first. Blank lines are ignored.
 
 /// Cuts a stream into lines.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Lines {
     /// The start of a line whose end has not arrived.
     carry: Vec<u8>,

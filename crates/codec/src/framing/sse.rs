@@ -4,7 +4,7 @@
 //! is collected first.
 
 /// Cuts a stream into events.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Framer {
     /// The start of an event whose end has not arrived.
     carry: Vec<u8>,

@@ -10,6 +10,7 @@
 //! - [`client_request`]: requests of clients, and how they are read;
 //! - [`upstream_request`]: requests as each upstream dialect writes them;
 //! - [`upstream_reply`]: replies of providers, in every split and every cut;
+//! - [`raw_reply`]: replies as stored conversations keep them, read back;
 //! - [`client_reply`]: replies as each client dialect writes them;
 //! - [`refusal`]: errors of providers, and what they are classified as;
 //! - [`malformed`]: requests that are refused, and the path of their mistake;
@@ -32,6 +33,7 @@ mod client_request;
 mod folder;
 mod malformed;
 mod opaque;
+mod raw_reply;
 mod refusal;
 mod rules;
 mod shared;

@@ -11,7 +11,7 @@ use std::collections::HashSet;
 use serde_json::{Value, json};
 use throughline_canonical::{Block, Event, Reply};
 use throughline_codec::dialects::anthropic::upstream_reply::ReplyReader;
-use throughline_codec::dialects::{Target, UPSTREAM, UpstreamDialect, client, upstream};
+use throughline_codec::dialects::{self, Target, UPSTREAM, UpstreamDialect, client, upstream};
 use throughline_codec::framing::sse::Framer;
 
 use super::client_reply::{fold, stream_ending};
@@ -30,9 +30,9 @@ pub(crate) struct Incoming {
     pub(crate) name: String,
     /// Its bytes.
     pub(crate) bytes: Vec<u8>,
-    dialect: &'static dyn UpstreamDialect,
+    pub(crate) dialect: &'static dyn UpstreamDialect,
     variant: String,
-    streamed: bool,
+    pub(crate) streamed: bool,
 }
 
 impl Incoming {
@@ -42,8 +42,7 @@ impl Incoming {
         pieces: impl IntoIterator<Item = &'a [u8]>,
         mut each: impl FnMut(&Event<'_>),
     ) -> Vec<String> {
-        let target = Target { model: "m", profile: self.dialect.profile(&self.variant) };
-        let mut reader = self.dialect.reply_reader(&target, self.streamed);
+        let mut reader = self.reader();
         let mut events = Vec::new();
         let mut take = |event: Event<'_>| {
             each(&event);
@@ -56,7 +55,13 @@ impl Incoming {
         events
     }
 
-    fn events<'a>(&self, pieces: impl IntoIterator<Item = &'a [u8]>) -> Vec<String> {
+    /// A reader of this dialect and variant.
+    pub(crate) fn reader(&self) -> Box<dyn dialects::ReplyReader> {
+        let target = Target { model: "m", profile: self.dialect.profile(&self.variant) };
+        self.dialect.reply_reader(&target, self.streamed)
+    }
+
+    pub(crate) fn events<'a>(&self, pieces: impl IntoIterator<Item = &'a [u8]>) -> Vec<String> {
         self.read(pieces, |_| {})
     }
 }
@@ -105,7 +110,7 @@ pub(crate) fn replies_of(dialect: &str) -> Vec<Incoming> {
 }
 
 /// Every reply of every dialect.
-fn replies() -> impl Iterator<Item = Incoming> {
+pub(crate) fn replies() -> impl Iterator<Item = Incoming> {
     UPSTREAM.iter().flat_map(|dialect| replies_of(dialect.name()))
 }
 

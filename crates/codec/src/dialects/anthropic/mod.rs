@@ -23,6 +23,7 @@ use throughline_canonical::{
 use super::passthrough::Passthrough;
 use crate::dialects::client_defaults::ClientDefaults;
 use crate::dialects::profile::Profile;
+use crate::dialects::raw_reply::RawShape;
 use crate::dialects::shared::losses::lost_part;
 use crate::dialects::shared::members::{keep_only, read_count};
 use crate::dialects::shared::names;
@@ -147,6 +148,10 @@ impl UpstreamDialect for Anthropic {
 
     fn write_request(&self, request: &Request, target: &Target<'_>) -> Lossy<Outgoing> {
         upstream_request::write(request, target)
+    }
+
+    fn raw_shape(&self) -> RawShape {
+        RawShape::NamedEvents
     }
 
     fn reply_reader(&self, _: &Target<'_>, streamed: bool) -> Box<dyn ReplyReader> {

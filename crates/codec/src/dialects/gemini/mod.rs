@@ -15,6 +15,7 @@ use throughline_canonical::{Event, Fault, Loss, LossReason, LossSubject, Lossy, 
 use super::passthrough::Passthrough;
 use crate::dialects::client_defaults::ClientDefaults;
 use crate::dialects::profile::{Profile, Server};
+use crate::dialects::raw_reply::RawShape;
 use crate::dialects::shared::losses::lost_part;
 use crate::dialects::shared::members::read_count;
 use crate::dialects::shared::names::GEMINI;
@@ -155,6 +156,10 @@ impl UpstreamDialect for Gemini {
     fn write_request(&self, request: &Request, target: &Target<'_>) -> Lossy<Outgoing> {
         let method = if request.stream { Method::Stream } else { Method::Generate };
         upstream_request::write(request, target, method)
+    }
+
+    fn raw_shape(&self) -> RawShape {
+        RawShape::StreamAndLast
     }
 
     fn reply_reader(&self, target: &Target<'_>, streamed: bool) -> Box<dyn ReplyReader> {

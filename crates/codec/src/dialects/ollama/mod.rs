@@ -15,6 +15,7 @@ use throughline_canonical::{
 
 use crate::dialects::client_defaults::ClientDefaults;
 use crate::dialects::profile::Profile;
+use crate::dialects::raw_reply::RawShape;
 use crate::dialects::shared::losses::lost_part;
 use crate::dialects::shared::{openai_errors, refused_setting};
 use crate::dialects::{
@@ -167,6 +168,10 @@ impl UpstreamDialect for Ollama {
 
     fn write_request(&self, request: &Request, target: &Target<'_>) -> Lossy<Outgoing> {
         upstream_request::write(request, target)
+    }
+
+    fn raw_shape(&self) -> RawShape {
+        RawShape::Lines
     }
 
     fn reply_reader(&self, _: &Target<'_>, streamed: bool) -> Box<dyn ReplyReader> {

@@ -16,6 +16,7 @@ use throughline_canonical::{
 use super::passthrough::Passthrough;
 use crate::dialects::client_defaults::ClientDefaults;
 use crate::dialects::profile::Profile;
+use crate::dialects::raw_reply::RawShape;
 use crate::dialects::shared::losses::lost_part;
 use crate::dialects::shared::{names, openai_errors, openai_models};
 use crate::dialects::{
@@ -134,6 +135,10 @@ impl UpstreamDialect for OpenAiChat {
 
     fn write_request(&self, request: &Request, target: &Target<'_>) -> Lossy<Outgoing> {
         upstream_request::write(request, target)
+    }
+
+    fn raw_shape(&self) -> RawShape {
+        RawShape::Chunks
     }
 
     fn reply_reader(&self, target: &Target<'_>, streamed: bool) -> Box<dyn ReplyReader> {

@@ -29,6 +29,7 @@ use throughline_canonical::{Fault, LossSubject, Lossy, Request};
 use super::passthrough::{Passthrough, ReplyRepair};
 use crate::dialects::client_defaults::ClientDefaults;
 use crate::dialects::profile::Profile;
+use crate::dialects::raw_reply::RawShape;
 use crate::dialects::shared::members::{keep_only, read_count};
 use crate::dialects::shared::{names, openai_errors, openai_models, refused_setting};
 use crate::dialects::{
@@ -152,6 +153,10 @@ impl UpstreamDialect for OpenAiResponses {
 
     fn write_request(&self, request: &Request, target: &Target<'_>) -> Lossy<Outgoing> {
         upstream_request::write(request, target)
+    }
+
+    fn raw_shape(&self) -> RawShape {
+        RawShape::EventsAndResponse
     }
 
     fn reply_reader(&self, target: &Target<'_>, streamed: bool) -> Box<dyn ReplyReader> {

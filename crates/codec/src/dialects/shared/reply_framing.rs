@@ -9,7 +9,7 @@ use crate::framing::{MAX_EVENT_BYTES, MAX_REPLY_BYTES};
 pub(crate) struct TooLong;
 
 /// How a reply arrives.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum ReplyFraming {
     Events(Framer),
     Lines(Lines),
