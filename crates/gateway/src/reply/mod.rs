@@ -7,6 +7,7 @@ pub mod events;
 pub(crate) mod folded;
 pub(crate) mod model_name;
 pub(crate) mod passthrough;
+pub mod raw;
 pub(crate) mod repair;
 pub(crate) mod translated;
 

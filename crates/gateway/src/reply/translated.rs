@@ -10,6 +10,7 @@ use throughline_codec::dialects::{ClientDialect, ReplyReader, ReplyWriter};
 use throughline_codec::framing::encoding::{Decoder, EncodingError};
 
 use crate::relay::Relay;
+use crate::reply::raw::RawCapture;
 use crate::reply::{Output, ReplyTransform};
 use crate::turn::ledger::Closing;
 
@@ -81,6 +82,8 @@ pub(crate) struct EventSource {
     pub(crate) decoder: Option<Decoder>,
     pub(crate) reader: Box<dyn ReplyReader>,
     pub(crate) relay: Relay,
+    /// Captures the reply, if the caller stores it.
+    pub(crate) raw: Option<RawCapture>,
     /// Whether the model's thinking is a summary, if the reply does not say.
     pub(crate) summarizes: bool,
     /// The client's dialect, if the client waits for the whole reply. Then a fault decides the
@@ -127,12 +130,15 @@ impl<S> fmt::Debug for TranslatedReply<S> {
 
 impl<S: EventSink> ReplyTransform<S::Out> for TranslatedReply<S> {
     fn take(&mut self, bytes: Bytes, last: bool) -> Result<S::Out, EncodingError> {
-        let EventSource { decoder, reader, relay, .. } = &mut self.source;
+        let EventSource { decoder, reader, relay, raw, .. } = &mut self.source;
         let plain = match decoder {
             Some(decoder) => Bytes::from(decoder.push(&bytes)?),
             None => bytes,
         };
         relay.ledger.record_bytes(&plain);
+        if let Some(raw) = raw {
+            raw.push(&plain);
+        }
         let sink = &mut self.sink;
         sink.reserve(plain.len());
         reader.push(&plain, &mut |event| relay.push(event, &mut |event| sink.push(event)));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use http::{HeaderValue, Response};
 use throughline_canonical::{Fault, Loss, Origin, Reply as CanonicalReply};
-use throughline_codec::dialects::{ClientDialect, ReplyWriter};
+use throughline_codec::dialects::{ClientDialect, ReplyWriter, UpstreamDialect};
 use tokio::sync::OwnedSemaphorePermit;
 use tracing::Span;
 
@@ -13,6 +13,7 @@ use crate::headers;
 use crate::metrics::Metrics;
 use crate::reply::events::{EventList, TurnEvents};
 use crate::reply::folded::{FoldedReply, Folder};
+use crate::reply::raw::RawCapture;
 use crate::reply::translated::{Encoder, EventSink, EventSource, TranslatedReply};
 use crate::reply::{Clocks, Live, ReplyBody};
 use crate::turn::error_reply::{Reply, TurnHeaders, generated_reply, turn_error};
@@ -86,6 +87,8 @@ pub struct ReplyHead {
     pub(crate) turn: TurnHeaders,
     /// The maker of the reply.
     pub(crate) origin: Arc<Origin>,
+    /// The dialect that the backend answers in.
+    pub(crate) upstream: &'static dyn UpstreamDialect,
     /// The record of the turn.
     pub(crate) record: SharedTurn,
     pub(crate) metrics: Arc<Metrics>,
@@ -111,6 +114,11 @@ impl ReplyHead {
     /// [`Envelopes::wrap`](crate::thinking::Envelopes::wrap).
     pub fn origin(&self) -> &Arc<Origin> {
         &self.origin
+    }
+
+    /// The dialect that the backend answers in.
+    pub fn upstream_dialect(&self) -> &'static dyn UpstreamDialect {
+        self.upstream
     }
 
     /// The losses so far: those of the request, and after [`UnreadReply::fold`] all of the turn. Of a
@@ -174,6 +182,14 @@ impl UnreadReply {
         let transform = Box::new(TranslatedReply::new(source, sink));
         let live = Live::new(upstream, transform, clocks, head.turn.backend.clone(), permit);
         (head, live)
+    }
+
+    /// Captures the reply as the provider sends it, while it is read.
+    pub fn capture_raw(&mut self) -> RawCapture {
+        let streamed = self.source.whole.is_none();
+        let raw = RawCapture::new(self.head.upstream.raw_shape(), streamed);
+        self.source.raw = Some(raw.clone());
+        raw
     }
 
     /// The events, as they arrive.

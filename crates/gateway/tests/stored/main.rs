@@ -2,6 +2,7 @@
 //! on real ports. The store brings every earlier block back in an envelope.
 
 mod preview;
+mod raw;
 mod support;
 
 use throughline_canonical::{Block, Loss, Reason};
