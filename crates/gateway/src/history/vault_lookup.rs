@@ -117,7 +117,9 @@ struct Suspect {
 
 impl Gateway {
     /// Finds the parts that the client has lost and that this backend needs. Checks the model's
-    /// present turn, or all turns if the backend also needs the earlier ones.
+    /// present turn, or all turns if the backend also needs the earlier ones. Earlier tool loops got
+    /// their parts back while they were open. They get them again, because the provider's prompt cache
+    /// finds only what does not change.
     pub(crate) async fn dropped_parts(
         &self,
         attempt: &Attempt<'_>,
@@ -181,26 +183,31 @@ impl Gateway {
         open: usize,
     ) -> (Vec<Suspect>, TurnPosition) {
         let profile = attempt.profile();
-        let wants = |part| {
-            let treatment = replay_table::treat(profile, part, Maker::Same, Position::OpenLoop);
+        let wants = |part, position| {
+            let treatment = replay_table::treat(profile, part, Maker::Same, position);
             matches!(treatment, Treatment::Verbatim | Treatment::Text)
         };
         let thinks = request.thinking.amount != Some(Amount::Off);
-        let (thinking, calls) = (thinks && wants(Part::Thinking), wants(Part::CallSignature));
-        let first = if profile.misses_earlier_thinking { 0 } else { open };
+        let is_call = |block: &Block| matches!(block, Block::ToolCall { .. });
         let mut turn_positions = TurnPositions::default();
         let mut suspects = Vec::new();
         for (at, message) in messages.iter().enumerate() {
             let content = &message.content;
             if message.role == Role::Assistant {
-                let is_present = at >= first;
+                let position = if at >= open { Position::OpenLoop } else { Position::Earlier };
+                let is_checked = position == Position::OpenLoop
+                    || profile.misses_earlier_thinking
+                    || content.iter().any(is_call);
                 let suspect = Suspect {
                     at,
                     turn_position: TurnPosition::default(),
-                    lacks_thinking: is_present
-                        && thinking
+                    lacks_thinking: is_checked
+                        && thinks
+                        && wants(Part::Thinking, position)
                         && self.may_lack_thinking(attempt, content),
-                    lacks_signature: is_present && calls && content.iter().any(is_bare_call),
+                    lacks_signature: is_checked
+                        && wants(Part::CallSignature, position)
+                        && content.iter().any(is_bare_call),
                     unknown: self.unknown_thoughts(content),
                 };
                 if suspect.lacks_thinking || suspect.lacks_signature || !suspect.unknown.is_empty()
