@@ -4,6 +4,7 @@
 //! the events of a reply, losses and faults. This crate has no wire formats, no async code and no
 //! I/O.
 
+pub mod cache;
 pub mod citation;
 pub mod event;
 pub mod fate;
@@ -19,6 +20,7 @@ pub mod thinking;
 mod typescript;
 pub mod usage;
 
+pub use cache::{CacheBreakpoints, CachePlace, CacheTime};
 pub use citation::{Citation, Verbatim};
 pub use event::{BlockStart, Delta, EndDetails, EndReason, Event, Out, Transformation};
 pub use fate::{BlockReport, Fate, Reason};

@@ -133,8 +133,8 @@ LossReason {
          schema; the count is an estimate";
     Off "off", Disabled "disabled", Default "default", Budget "budget",
     Summaries "summaries", NotShown "not_shown" =>
-        "thinking is off, or had to be; the model decides; the budget applies; only summaries are \
-         shown; nothing is shown";
+        "thinking is off, or had to be, or the backend's `cache` is `off`; the model decides; the \
+         budget applies; only summaries are shown; nothing is shown";
     Effort "effort", NotKnown "not_known", BudgetAsEffort "budget_as_effort",
     EffortAsBudget "effort_as_budget", AdaptiveAsBudget "adaptive_as_budget",
     OnOrOff "on_or_off", BudgetRange "budget_range", CannotBeSet "cannot_be_set",

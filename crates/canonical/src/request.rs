@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::Citation;
+use crate::cache::CacheBreakpoints;
 use crate::setting::ThinkingSetting;
 
 /// One request. An absent member means that the client did not set it. No defaults are filled in.
@@ -52,6 +53,9 @@ pub struct Request {
     /// A key for the provider's prompt cache, shared by the requests of a conversation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cache_key: Option<String>,
+    /// Where the provider's prompt cache is asked to end prefixes.
+    #[serde(skip_serializing_if = "CacheBreakpoints::is_empty")]
+    pub cache_breakpoints: CacheBreakpoints,
     /// The client's id of the conversation. It is not sent to providers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub thread: Option<String>,

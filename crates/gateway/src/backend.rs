@@ -40,6 +40,8 @@ pub struct Backend {
     pub strict_settings: bool,
     /// How much of the history is sent back.
     pub replay: Replay,
+    /// What happens to breakpoints for the prompt cache.
+    pub cache: Cache,
     /// The number of retries after 429 and 5xx.
     pub retries: u32,
     /// The timeouts.
@@ -103,6 +105,17 @@ pub enum Replay {
     LatestTurn,
     /// Nothing.
     None,
+}
+
+/// What happens to breakpoints for the provider's prompt cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cache {
+    /// The client's breakpoints are sent. If a translated request has none, the gateway sets some.
+    Auto,
+    /// The client's breakpoints are sent.
+    Client,
+    /// No breakpoints are sent.
+    Off,
 }
 
 /// The timeouts of a backend.

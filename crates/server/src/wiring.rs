@@ -318,6 +318,7 @@ fn backend(configured: &config::Backend, base_url: String) -> Backend {
         compat: configured.thinking_compat,
         strict_settings: configured.strict_settings,
         replay: configured.replay,
+        cache: configured.cache,
         retries: configured.retries,
         timeouts: configured.timeouts,
         client: Client::new(configured.timeouts.connect),

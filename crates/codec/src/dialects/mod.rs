@@ -26,6 +26,7 @@ use self::shared::{losses, openai_models};
 pub mod ag_ui;
 pub mod anthropic;
 pub mod blocks;
+pub mod cache_breakpoints;
 pub mod client_defaults;
 pub mod client_headers;
 pub mod compaction;

@@ -41,6 +41,8 @@ pub struct Profile {
     pub model_in_path: bool,
     /// Another dialect that the same address serves, and that models need for reasoning.
     pub reasoning_dialect: Option<&'static str>,
+    /// The breakpoints of the prompt cache.
+    pub cache_breakpoints: BreakpointRules,
     /// The profile for requests with unsigned blocks, where it differs.
     pub for_unsigned: Option<&'static Profile>,
 }
@@ -246,6 +248,62 @@ impl ThinkingControls {
         shows: Shows::Full,
         has_details: false,
     };
+}
+
+/// The breakpoints of a provider's prompt cache: the ends of the prefixes that it keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BreakpointRules {
+    /// The models whose requests can have breakpoints.
+    pub taken_by: Models,
+    /// The models whose prompts are cached up to breakpoints only.
+    pub needed_by: Models,
+    /// Tools can have breakpoints too.
+    pub tools: bool,
+    /// The most breakpoints that a request may have.
+    pub most: usize,
+}
+
+/// A set of models.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Models {
+    /// None.
+    Nobody,
+    /// All.
+    All,
+    /// Those whose name contains one of these parts.
+    Named(&'static [&'static str]),
+    /// OpenAI's models from this version on, such as `gpt-5.6`.
+    GptFrom(u32, u32),
+}
+
+impl Models {
+    /// Whether a model belongs to the set.
+    pub fn contain(self, model: &str) -> bool {
+        match self {
+            Self::Nobody => false,
+            Self::All => true,
+            Self::Named(parts) => {
+                let model = model.to_ascii_lowercase();
+                parts.iter().any(|part| model.contains(part))
+            }
+            Self::GptFrom(major, minor) => gpt_version(model) >= Some((major, minor)),
+        }
+    }
+}
+
+impl BreakpointRules {
+    /// There are no breakpoints: the provider caches by itself, or not at all.
+    pub const NONE: Self =
+        Self { taken_by: Models::Nobody, needed_by: Models::Nobody, tools: false, most: 4 };
+    /// OpenAI's models cache by themselves. The newer ones also take breakpoints.
+    pub(super) const OPENAI: Self = Self { taken_by: Models::GptFrom(5, 6), ..Self::NONE };
+}
+
+/// The version in a name such as `openai/gpt-6.1-sol`.
+fn gpt_version(model: &str) -> Option<(u32, u32)> {
+    let version = model.rsplit('/').next()?.strip_prefix("gpt-")?.split('-').next()?;
+    let (major, minor) = version.split_once('.').unwrap_or((version, "0"));
+    Some((major.parse().ok()?, minor.parse().ok()?))
 }
 
 /// The order of messages that a provider takes.

@@ -6,6 +6,7 @@
 //! it in the backend's dialect. All of them are a `Plan`, so that sending, retrying and reporting
 //! exist once.
 
+pub(crate) mod cache_breakpoints;
 pub(crate) mod opaque;
 pub(crate) mod opaque_reply;
 pub mod outlined;

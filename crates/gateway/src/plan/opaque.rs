@@ -22,6 +22,7 @@ use crate::history::recall::{ClientKeys, PastBlock, Recall, client_key, is_think
 use crate::history::replay_table::{self, Maker, Part, Position};
 use crate::history::turn_position::TurnPosition;
 use crate::history::vault_lookup::{DroppedParts, WithheldPart};
+use crate::plan::cache_breakpoints::remove_in_place;
 use crate::plan::{Decision, Lane};
 use crate::thinking::envelope::OpenResult;
 use crate::thinking::memory::{Question, Verdict};
@@ -158,6 +159,7 @@ impl Gateway {
         let edits = decider.edits(opaque_outline, replayable, &answer.verdicts, &mut plan);
         plan.record_withheld(attempt, dropped);
         plan.rewrite_body(attempt, opaque_outline, &edits);
+        remove_in_place(backend, &mut plan.body, &mut plan.decision.losses);
         plan
     }
 

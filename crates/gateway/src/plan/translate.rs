@@ -8,8 +8,8 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use serde_json::Value;
 use throughline_canonical::{
-    Amount, Block, Fault, Loss, LossReason, LossSubject, Lossy, Message, Prefix, Request, Role,
-    Show, ThinkingSetting, Tool,
+    Amount, Block, CacheBreakpoints, Fault, Loss, LossReason, LossSubject, Lossy, Message, Prefix,
+    Request, Role, Show, ThinkingSetting, Tool,
 };
 use throughline_codec::dialects::profile::{BlockRules, MessageOrder, Profile, Replay};
 use throughline_codec::dialects::{
@@ -18,7 +18,7 @@ use throughline_codec::dialects::{
 };
 use throughline_codec::text::{Delivery, Evidence, Options, RawTextReader, Recipe, Stage, Tools};
 
-use crate::backend::Backend;
+use crate::backend::{Backend, Cache};
 use crate::catalog::{Form, Model, Shows};
 use crate::gateway::Gateway;
 use crate::history::adapt::{AdaptedHistory, HistoryRules, SentPart, open_turn, replays_from};
@@ -30,6 +30,7 @@ use crate::history::prefix_guard::{GuardResult, PrefixGuard, record_prefixes};
 use crate::history::recall::{ClientKeys, Recall, is_thinking};
 use crate::history::replay_table::Position;
 use crate::history::turn_position::{RepeatedTexts, TurnPosition, TurnPositions};
+use crate::plan::cache_breakpoints::{BREAKPOINTS_OFF, KeptBreakpoints, automatic};
 use crate::plan::translated_reply::identity;
 use crate::plan::{Decision, Lane, strict_settings, thinking_setting};
 use crate::relay::call_ids::CallIds;
@@ -90,6 +91,7 @@ impl Gateway {
             self.restore_call_ids(&attempt.request.scope, &mut draft.request.messages).await;
         }
         draft.choose_dialect(self);
+        draft.keep_breakpoints();
         draft.expand_compactions(self)?;
         draft.rewrite_custom_tools();
         let ids = CallIds::new(&draft.request, &random::id());
@@ -102,6 +104,7 @@ impl Gateway {
         if attempt.request.in_conversation && draft.is_first() {
             self.memory.restored(past.adapted.restored);
         }
+        draft.place_breakpoints();
         let (mut written, counted) = draft.write(&past.adapted);
         let result = draft.guard(self, &mut written, &mut past);
         let mut outgoing = draft.finish(written, &mut past.adapted);
@@ -150,6 +153,8 @@ struct Draft<'a> {
     losses: Vec<Loss>,
     to: Destination,
     custom_tools: CustomTools,
+    /// The breakpoints that the client set.
+    kept_breakpoints: KeptBreakpoints,
 }
 
 /// The target of a request.
@@ -200,6 +205,7 @@ impl<'a> Draft<'a> {
                 profile: attempt.profile(),
             },
             custom_tools: CustomTools::default(),
+            kept_breakpoints: KeptBreakpoints::default(),
         })
     }
 
@@ -232,6 +238,44 @@ impl<'a> Draft<'a> {
     fn expand_compactions(&mut self, gateway: &Gateway) -> Result<(), Fault> {
         let (messages, losses) = (&mut self.request.messages, &mut self.losses);
         gateway.expand_compactions(self.attempt, self.to.dialect.name(), messages, losses)
+    }
+
+    /// Remembers the breakpoints that the client set.
+    fn keep_breakpoints(&mut self) {
+        if self.request.cache_breakpoints.is_empty() {
+            return;
+        }
+        if self.attempt.backend.cache == Cache::Off {
+            self.losses.push(BREAKPOINTS_OFF);
+            self.request.cache_breakpoints = CacheBreakpoints::default();
+        }
+        // If the upstream has no breakpoints, their loss is reported when the request is written.
+        if self.takes_breakpoints() {
+            self.kept_breakpoints = KeptBreakpoints::of(&self.request);
+        }
+    }
+
+    fn takes_breakpoints(&self) -> bool {
+        self.to.profile.cache_breakpoints.taken_by.contain(&self.to.model)
+    }
+
+    /// Sets the client's breakpoints where their parts are now, or those that are worth it if the client
+    /// set none.
+    fn place_breakpoints(&mut self) {
+        if !self.takes_breakpoints() {
+            return;
+        }
+        let rules = &self.to.profile.cache_breakpoints;
+        self.request.cache_breakpoints =
+            self.kept_breakpoints.find(&self.request, rules.most, &mut self.losses);
+        let adds_breakpoints = self.kept_breakpoints.is_empty()
+            && self.attempt.backend.cache == Cache::Auto
+            && self.attempt.request.operation == Operation::Generate
+            && rules.needed_by.contain(&self.to.model);
+        if adds_breakpoints {
+            let dialect = self.to.dialect.name();
+            self.request.cache_breakpoints = automatic(&self.request, rules, dialect);
+        }
     }
 
     fn rewrite_custom_tools(&mut self) {
@@ -417,6 +461,7 @@ impl<'a> Draft<'a> {
         if guard.drop_stale(&mut result, self.to.dialect, &mut self.request, adapted) {
             let rules = self.to.history_rules(self.retry, past.open, past.replays_from);
             rules.fill_empty_messages(&mut self.request.messages, adapted);
+            self.place_breakpoints();
             (*written, _) = self.write(adapted);
             result.prefix = record_prefixes(&written.value.body, &mut adapted.sent);
         }

@@ -129,6 +129,7 @@ fn read_one(
         thinking_compat,
         strict_settings: section.value("strict_settings", report),
         replay: section.choice("replay", report),
+        cache: section.choice("cache", report),
         retries: section.value("retries", report),
         timeouts: Timeouts {
             connect: timeouts.value("connect", report),

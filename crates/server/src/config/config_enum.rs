@@ -5,7 +5,7 @@ use std::fmt;
 
 use throughline_codec::dialects::UPSTREAM;
 use throughline_codec::text::{OnError, ReasoningFormat};
-use throughline_gateway::backend::{Compat, Replay};
+use throughline_gateway::backend::{Cache, Compat, Replay};
 use throughline_gateway::settings::{Policy, ToolThinking, Unknown};
 
 use super::settings::{Dialect, Format, Level, PASSTHROUGH, Passthrough, ReasoningField};
@@ -74,6 +74,7 @@ config_enum!(ToolThinking {
     Interleaved = "interleaved",
 });
 config_enum!(Replay { Verbatim = "verbatim", LatestTurn = "latest_turn", None = "none" });
+config_enum!(Cache { Auto = "auto", Client = "client", Off = "off" });
 config_enum!(ReasoningFormat { Split = "split", Raw = "raw", None = "none" });
 config_enum!(OnError { Error = "error", Text = "text" });
 
@@ -165,6 +166,7 @@ mod tests {
         check::<Unknown>();
         check::<ToolThinking>();
         check::<Replay>();
+        check::<Cache>();
         check::<ReasoningFormat>();
         check::<OnError>();
         check::<Compat>();

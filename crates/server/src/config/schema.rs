@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 
 use throughline_codec::json::MAX_TREE_DEPTH;
 use throughline_codec::text::{OnError, ReasoningFormat};
-use throughline_gateway::backend::{Compat, Replay};
+use throughline_gateway::backend::{Cache, Compat, Replay};
 use throughline_gateway::settings::{Policy, ToolThinking, Unknown};
 
 use super::config_enum::ConfigEnum;
@@ -130,6 +130,7 @@ pub(super) const ROWS: &[Row] = &[
     available("backend.thinking_compat.budget", Integer { min: 1024, max: i64::MAX }, Unset, "Thinking tokens for requests that name no budget."),
     available("backend.strict_settings", Bool, Toml("true"), "Refuse a request that asks for several answers, token probabilities, an answer format or stop sequences which this upstream cannot give. If false, the answer is given without them, and the losses say so."),
     available("backend.replay", OneOf(Replay::names), Toml(r#""verbatim""#), "How much earlier thinking is sent back to the upstream."),
+    available("backend.cache", OneOf(Cache::names), Toml(r#""auto""#), "Breakpoints for the upstream's prompt cache ([caching.md](caching.md)). `auto`: a client's own are sent; a translated request without any gets them, if the upstream needs them. `client`: only a client's own are sent. `off`: none are sent."),
     available("backend.retries", Integer { min: 0, max: 10 }, Toml("0"), "Retries after 429 and 5xx. Most clients retry themselves."),
     available("backend.cumulative", Bool, Toml("false"), "For `gemini`: each chunk of a streamed reply repeats everything before it."),
     available("backend.timeouts", Table, Unset, "How long to wait for the upstream."),

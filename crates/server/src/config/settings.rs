@@ -7,7 +7,7 @@ use std::time::Duration;
 use throughline_codec::dialects::profile::Profile;
 use throughline_codec::dialects::{self, UpstreamDialect, anthropic};
 use throughline_conversations::sealed_store::Retention;
-use throughline_gateway::backend::{Auth, Compat, RawText, Replay, Timeouts};
+use throughline_gateway::backend::{Auth, Cache, Compat, RawText, Replay, Timeouts};
 use throughline_gateway::route::Routes;
 use throughline_gateway::settings::{Limits, Thinking};
 
@@ -93,6 +93,8 @@ pub struct Backend {
     pub strict_settings: bool,
     /// How much earlier thinking is sent back to the upstream.
     pub replay: Replay,
+    /// What happens to breakpoints for the prompt cache.
+    pub cache: Cache,
     /// Retries after 429 and 5xx.
     pub retries: u32,
     /// How long to wait for the upstream.

@@ -23,6 +23,7 @@ mod test_client;
 mod upstreams;
 
 mod ag_ui_runs;
+mod cache_breakpoints;
 mod counts_and_plans;
 mod custom_tools;
 mod disconnects;

@@ -108,7 +108,7 @@ fn setting_arrived(dialect: &str, setting: &str, body: &Value) -> Option<bool> {
     let url = format!("data:image/png;base64,{PIXEL}");
     let whole = body.to_string();
     Some(match (dialect, setting) {
-        ("anthropic", "system") => at("/system") == "Be terse.",
+        ("anthropic", "system") => at("/system/0/text") == "Be terse.",
         ("anthropic", "limit") => at("/max_tokens") == 500,
         ("anthropic", "stop") => at("/stop_sequences") == json!(["END"]),
         ("anthropic", "schema") => at("/output_config/format/schema") == schema(),
@@ -116,7 +116,7 @@ fn setting_arrived(dialect: &str, setting: &str, body: &Value) -> Option<bool> {
         ("anthropic", "error") => at("/messages/2/content/0/is_error") == true,
         ("anthropic", "single") => at("/tool_choice/disable_parallel_tool_use") == true,
         ("anthropic", "aside") => any("/messages", &|message| {
-            message["role"] == "system" && message["content"] == "In French now."
+            message["role"] == "system" && message.to_string().contains("In French now.")
         }),
         ("gemini", "system") => at("/systemInstruction/parts/0/text") == "Be terse.",
         ("gemini", "limit") => at("/generationConfig/maxOutputTokens") == 500,

@@ -4,12 +4,14 @@ use std::collections::HashMap;
 
 use serde_json::{Map, Value};
 use throughline_canonical::{
-    Amount, Block, Effort, Fault, Loss, LossReason, LossSubject, Lossy, MediaKind, Message, Output,
-    Request, Role, Sampling, Show, Source, Tool, ToolChoice,
+    Amount, Block, CacheBreakpoints, CachePlace, CacheTime, Effort, Fault, Loss, LossReason,
+    LossSubject, Lossy, MediaKind, Message, Output, Request, Role, Sampling, Show, Source, Tool,
+    ToolChoice,
 };
 
 use super::{EFFORTS, NAME, record};
 use crate::dialects::RequestParts;
+use crate::dialects::shared::cache_control::{CACHE_CONTROL, read_breakpoint, without_breakpoint};
 use crate::json::{JsonError, Kind, Node, Span, each_element, find_member, read_object, slice};
 
 /// The members that the canonical request has a field for. All others are kept in `extra`.
@@ -29,6 +31,7 @@ pub(super) const KNOWN: &[&str] = &[
     "temperature",
     "top_p",
     "top_k",
+    CACHE_CONTROL,
 ];
 
 /// Reads a request.
@@ -64,8 +67,14 @@ pub(super) fn read(parts: &RequestParts<'_>) -> Result<Lossy<Request>, Fault> {
     }
     if let Some(tools) = root.get("tools") {
         for tool in tools.elements()? {
+            if let Some(time) = read_breakpoint(&tool)? {
+                reading.breakpoints.add(CachePlace::Tool { index: request.tools.len() }, time);
+            }
             request.tools.push(reading.tool(&tool)?);
         }
+    }
+    if let Some(time) = read_breakpoint(&root)? {
+        reading.breakpoints.add(CachePlace::End, time);
     }
     if let Some(choice) = root.get("tool_choice") {
         let (choice, parallel) = reading.tool_choice(&choice)?;
@@ -83,6 +92,7 @@ pub(super) fn read(parts: &RequestParts<'_>) -> Result<Lossy<Request>, Fault> {
     if !reading.extra.is_empty() {
         request.extra.insert(NAME.to_owned(), reading.extra);
     }
+    request.cache_breakpoints = reading.breakpoints;
     Ok(Lossy { value: request, losses: reading.losses })
 }
 
@@ -91,6 +101,9 @@ pub(super) fn read_message(json: &[u8]) -> Option<Message> {
     let message = read_object(json, None).ok()?;
     RequestReader::default().message(&Node::dotted(&message), 0, json).ok()
 }
+
+/// A block with its breakpoint for the prompt cache.
+type BlockAndBreakpoint = (Block, Option<CacheTime>);
 
 /// State while a request is read.
 #[derive(Default)]
@@ -102,15 +115,19 @@ struct RequestReader {
     /// Spans of the inputs of calls, by message and block. A tree of values would change the
     /// spelling of numbers.
     inputs: HashMap<(usize, usize), Span>,
+    breakpoints: CacheBreakpoints,
 }
 
 impl RequestReader {
     fn system(&mut self, node: &Node<'_>) -> Result<Vec<String>, Fault> {
         let mut texts = Vec::new();
-        for block in self.content(node)? {
+        for (block, breakpoint) in self.content(node)? {
             match block {
                 Block::Text { text, .. } if text.is_empty() => {}
-                Block::Text { text, .. } => texts.push(text),
+                Block::Text { text, .. } => {
+                    self.breakpoint(CachePlace::System { index: texts.len() }, breakpoint);
+                    texts.push(text);
+                }
                 _ => return Err(node.refuse("only text blocks can stand here")),
             }
         }
@@ -131,13 +148,15 @@ impl RequestReader {
             Role::Assistant if node.is_null("content") => Vec::new(),
             _ => self.content(&node.need("content")?)?,
         };
-        let mut message = Message { role, content };
-        for (number, block) in message.content.iter_mut().enumerate() {
-            if let Block::ToolCall { arguments, .. } = block
+        let mut message = Message { role, content: Vec::with_capacity(content.len()) };
+        for (number, (mut block, breakpoint)) in content.into_iter().enumerate() {
+            if let Block::ToolCall { arguments, .. } = &mut block
                 && let Some(span) = self.inputs.get(&(at, number))
             {
                 *arguments = String::from_utf8_lossy(slice(body, span)).into_owned();
             }
+            self.breakpoint(CachePlace::Block { message: at, block: number }, breakpoint);
+            message.content.push(block);
         }
         if let Some(config) = node.get("output_config") {
             config.object()?;
@@ -150,20 +169,27 @@ impl RequestReader {
         Ok(message)
     }
 
-    /// Reads a string or a list of blocks.
-    fn content(&mut self, node: &Node<'_>) -> Result<Vec<Block>, Fault> {
+    fn breakpoint(&mut self, position: CachePlace, breakpoint: Option<CacheTime>) {
+        if let Some(time) = breakpoint {
+            self.breakpoints.add(position, time);
+        }
+    }
+
+    /// Reads a string or a list of blocks, each with its breakpoint for the prompt cache.
+    fn content(&mut self, node: &Node<'_>) -> Result<Vec<BlockAndBreakpoint>, Fault> {
         match node.value() {
-            Value::String(text) => Ok(vec![Block::text(text)]),
+            Value::String(text) => Ok(vec![(Block::text(text), None)]),
             Value::Array(_) => node.elements()?.map(|block| self.block(&block)).collect(),
             _ => Err(node.wrong("a string or a list of blocks")),
         }
     }
 
-    fn block(&mut self, node: &Node<'_>) -> Result<Block, Fault> {
+    fn block(&mut self, node: &Node<'_>) -> Result<BlockAndBreakpoint, Fault> {
         node.object()?;
+        let mut breakpoint = read_breakpoint(node)?;
         let text = |key| Ok::<_, Fault>(node.need(key)?.text()?.to_owned());
         let (block, known): (_, &[&str]) = match node.need("type")?.text()? {
-            "text" => (Block::text(text("text")?), &["text"]),
+            "text" => (Block::text(text("text")?), &["text", CACHE_CONTROL]),
             "thinking" => {
                 let signature = optional_text(node, "signature")?;
                 let block = Block::Thinking {
@@ -171,10 +197,12 @@ impl RequestReader {
                     // Some servers send an empty signature, and clients return it.
                     signature: signature.filter(|signature| !signature.is_empty()),
                 };
+                breakpoint = None;
                 (block, &["thinking", "signature"])
             }
             "redacted_thinking" => {
                 let data = text("data")?;
+                breakpoint = None;
                 (Block::Redacted { data }, &["data"])
             }
             "tool_use" => {
@@ -186,20 +214,24 @@ impl RequestReader {
                     arguments: input.value().to_string(),
                     signature: None,
                 };
-                (block, &["id", "name", "input"])
+                (block, &["id", "name", "input", CACHE_CONTROL])
             }
             "tool_result" => {
-                let content = match node.get("content") {
+                let parts = match node.get("content") {
                     Some(content) => self.content(&content)?,
                     None => Vec::new(),
                 };
+                // A breakpoint inside a result counts at its end.
+                breakpoint = breakpoint
+                    .or_else(|| parts.iter().rev().find_map(|(_, breakpoint)| *breakpoint));
+                let content = parts.into_iter().map(|(part, _)| part).collect();
                 let block = Block::ToolResult {
                     id: text("tool_use_id")?,
                     name: None,
                     content,
                     is_error: flag(node.get("is_error"))?.unwrap_or_default(),
                 };
-                (block, &["tool_use_id", "content", "is_error"])
+                (block, &["tool_use_id", "content", "is_error", CACHE_CONTROL])
             }
             kind @ ("image" | "document") => match source(&node.need("source")?)? {
                 Some(source) => {
@@ -216,21 +248,26 @@ impl RequestReader {
                         },
                         detail: None,
                     };
-                    (block, if document { &["source", "title"] } else { &["source"] })
+                    let known: &[&str] = match document {
+                        true => &["source", "title", CACHE_CONTROL],
+                        false => &["source", CACHE_CONTROL],
+                    };
+                    (block, known)
                 }
-                None => return Ok(opaque(node)),
+                None => return Ok((opaque(node), breakpoint)),
             },
-            _ => return Ok(opaque(node)),
+            _ => return Ok((opaque(node), breakpoint)),
         };
         self.report_unknown(node, known);
-        Ok(block)
+        Ok((block, breakpoint))
     }
 
     fn tool(&mut self, node: &Node<'_>) -> Result<Tool, Fault> {
         node.object()?;
         let kind = optional_text(node, "type")?;
         if kind.is_some_and(|kind| kind != "custom") {
-            return Ok(Tool::Opaque { dialect: NAME.to_owned(), value: node.value().clone() });
+            let value = without_breakpoint(node.value());
+            return Ok(Tool::Opaque { dialect: NAME.to_owned(), value });
         }
         let schema = node.need("input_schema")?;
         schema.object()?;
@@ -240,7 +277,8 @@ impl RequestReader {
             parameters: schema.value().clone(),
             strict: flag(node.get("strict"))?,
         };
-        self.report_unknown(node, &["name", "description", "input_schema", "strict"]);
+        let known = ["name", "description", "input_schema", "strict", CACHE_CONTROL];
+        self.report_unknown(node, &known);
         Ok(tool)
     }
 
@@ -387,7 +425,7 @@ impl RequestReader {
                 continue;
             }
             let part = match key.as_str() {
-                "cache_control" => LossSubject::CacheControl,
+                CACHE_CONTROL => LossSubject::CacheControl,
                 "citations" => LossSubject::Citations,
                 "caller" => LossSubject::Caller,
                 "context" => LossSubject::Context,
@@ -435,7 +473,7 @@ fn find_in(
 }
 
 fn opaque(node: &Node<'_>) -> Block {
-    Block::Opaque { dialect: NAME.to_owned(), value: node.value().clone() }
+    Block::Opaque { dialect: NAME.to_owned(), value: without_breakpoint(node.value()) }
 }
 
 /// Reads the source of an image or a document; `None` for unknown kinds of source.

@@ -4,8 +4,8 @@ use throughline_canonical::{Effort, ThinkingForm};
 
 use super::MAX_TOOL_NAME;
 use crate::dialects::profile::{
-    BlockRules, BudgetFor, MessageOrder, Profile, Replay, Server, Shows, ThinkingControls,
-    ToolNames,
+    BlockRules, BreakpointRules, BudgetFor, MessageOrder, Models, Profile, Replay, Server, Shows,
+    ThinkingControls, ToolNames,
 };
 
 /// The provider itself, and servers that accept thinking without a signature.
@@ -44,5 +44,11 @@ const PLAIN: Profile = Profile {
     thinking_tags: None,
     model_in_path: false,
     reasoning_dialect: None,
+    cache_breakpoints: BreakpointRules {
+        taken_by: Models::All,
+        needed_by: Models::All,
+        tools: true,
+        ..BreakpointRules::NONE
+    },
     for_unsigned: None,
 };

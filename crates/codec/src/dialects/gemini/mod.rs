@@ -10,13 +10,14 @@
 //! - [`model_card`]: the model list.
 
 use serde_json::Value;
-use throughline_canonical::{Event, Fault, Loss, LossReason, LossSubject, Lossy, Request};
+use throughline_canonical::{Event, Fault, Loss, LossSubject, Lossy, Request};
 
 use super::passthrough::Passthrough;
 use crate::dialects::client_defaults::ClientDefaults;
 use crate::dialects::profile::{Profile, Server};
 use crate::dialects::raw_reply::RawShape;
 use crate::dialects::shared::losses::lost_part;
+pub(crate) use crate::dialects::shared::losses::{adapt, omit};
 use crate::dialects::shared::members::read_count;
 use crate::dialects::shared::names::GEMINI;
 use crate::dialects::shared::{refusal, refused_setting};
@@ -217,23 +218,6 @@ impl Profile {
             _ => Variant::default(),
         }
     }
-}
-
-/// Records a loss unless it is there already.
-pub(crate) fn record(losses: &mut Vec<Loss>, loss: Loss) {
-    if !losses.contains(&loss) {
-        losses.push(loss);
-    }
-}
-
-/// Records an omitted part.
-pub(crate) fn omit(losses: &mut Vec<Loss>, part: LossSubject, reason: LossReason) {
-    record(losses, Loss::PartOmitted { part, reason });
-}
-
-/// Records an adapted setting.
-pub(crate) fn adapt(losses: &mut Vec<Loss>, setting: LossSubject, reason: LossReason) {
-    record(losses, Loss::SettingAdapted { setting, reason });
 }
 
 /// Appends a JSON string.

@@ -4,8 +4,8 @@ use throughline_canonical::{Effort, ThinkingForm};
 
 use super::{MAX_TOOL_NAME, Variant};
 use crate::dialects::profile::{
-    BEARER, BlockRules, BudgetFor, MessageOrder, Profile, Replay, Server, Shows, ThinkingControls,
-    ToolNames, Treatment,
+    BEARER, BlockRules, BreakpointRules, BudgetFor, MessageOrder, Profile, Replay, Server, Shows,
+    ThinkingControls, ToolNames, Treatment,
 };
 
 /// Google's own API and Vertex, which has other paths. Some servers repeat the answer in every chunk.
@@ -52,5 +52,6 @@ const PLAIN: Profile = Profile {
     thinking_tags: None,
     model_in_path: true,
     reasoning_dialect: None,
+    cache_breakpoints: BreakpointRules::NONE,
     for_unsigned: None,
 };

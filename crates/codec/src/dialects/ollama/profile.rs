@@ -2,8 +2,8 @@
 
 use super::LEVELS;
 use crate::dialects::profile::{
-    BEARER, BlockRules, MessageOrder, Profile, Replay, Server, SwitchOn, ThinkingControls,
-    ToolNames,
+    BEARER, BlockRules, BreakpointRules, MessageOrder, Profile, Replay, Server, SwitchOn,
+    ThinkingControls, ToolNames,
 };
 
 /// Thinking as text. The server's templates drop thinking of earlier turns by themselves.
@@ -28,5 +28,6 @@ pub(super) static PROFILES: [Profile; 1] = [Profile {
     thinking_tags: None,
     model_in_path: false,
     reasoning_dialect: None,
+    cache_breakpoints: BreakpointRules::NONE,
     for_unsigned: None,
 }];

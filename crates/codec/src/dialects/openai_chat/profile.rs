@@ -50,6 +50,7 @@ fn profile_of(variant: &'static Variant) -> Profile {
         thinking_tags: variant.thinking_tags,
         model_in_path: false,
         reasoning_dialect: variant.official.then_some("openai_responses"),
+        cache_breakpoints: variant.cache_breakpoints,
         for_unsigned: None,
     }
 }

@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use throughline_canonical::Effort;
 
-use crate::dialects::profile::{Profile, Server};
+use crate::dialects::profile::{BreakpointRules, Models, Profile, Server};
 
 use Effort::{High, Low, Max, Medium, Minimal};
 
@@ -63,6 +63,8 @@ pub struct Variant {
     pub call_signature: CallSignature,
     /// The tag that encloses thinking in the text, if thinking was requested.
     pub thinking_tags: Option<&'static str>,
+    /// The breakpoints of the prompt cache.
+    pub cache_breakpoints: BreakpointRules,
 }
 
 /// How thinking is sent back.
@@ -354,6 +356,7 @@ const OPENAI: Variant = Variant {
     chooses_tools: true,
     call_signature: CallSignature::Nowhere,
     thinking_tags: None,
+    cache_breakpoints: BreakpointRules::OPENAI,
 };
 
 /// Common to most servers other than OpenAI's.
@@ -366,7 +369,15 @@ const COMPATIBLE: Variant = Variant {
     parses_arguments: true,
     needs_parameters: true,
     stops: usize::MAX,
+    cache_breakpoints: BreakpointRules::NONE,
     ..OPENAI
+};
+
+/// Servers in front of several providers. One of these caches up to breakpoints only.
+const PASSED_BREAKPOINTS: BreakpointRules = BreakpointRules {
+    taken_by: Models::All,
+    needed_by: Models::Named(&["claude", "anthropic"]),
+    ..BreakpointRules::NONE
 };
 
 /// Self-hosted servers: the template of the model decides what is supported.
@@ -450,6 +461,7 @@ pub static VARIANTS: &[Variant] = &[
         replay: Replay::Details,
         setting: Setting::Object,
         video: true,
+        cache_breakpoints: PASSED_BREAKPOINTS,
         ..COMPATIBLE
     },
     Variant {
@@ -476,6 +488,7 @@ pub static VARIANTS: &[Variant] = &[
         replay: Replay::Blocks,
         setting: Setting::Blocks,
         call_signature: CallSignature::ProviderFields,
+        cache_breakpoints: BreakpointRules { tools: true, ..PASSED_BREAKPOINTS },
         ..COMPATIBLE
     },
     Variant {

@@ -3,8 +3,8 @@
 use throughline_canonical::Effort;
 
 use crate::dialects::profile::{
-    BEARER, BlockRules, EffortsFor, MessageOrder, Profile, Replay, Server, Shows, ThinkingControls,
-    ToolNames, Treatment,
+    BEARER, BlockRules, BreakpointRules, EffortsFor, MessageOrder, Profile, Replay, Server, Shows,
+    ThinkingControls, ToolNames, Treatment,
 };
 use crate::dialects::shared::tool_names::OPENAI_MAX_NAME;
 
@@ -31,5 +31,6 @@ pub(super) static PROFILES: [Profile; 1] = [Profile {
     thinking_tags: None,
     model_in_path: false,
     reasoning_dialect: None,
+    cache_breakpoints: BreakpointRules::OPENAI,
     for_unsigned: None,
 }];

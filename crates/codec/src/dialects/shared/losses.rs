@@ -110,6 +110,14 @@ pub(crate) fn omit(losses: &mut Vec<Loss>, part: LossSubject, reason: LossReason
     }
 }
 
+/// Records an adapted setting unless it is there already.
+pub(crate) fn adapt(losses: &mut Vec<Loss>, setting: LossSubject, reason: LossReason) {
+    let loss = Loss::SettingAdapted { setting, reason };
+    if !losses.contains(&loss) {
+        losses.push(loss);
+    }
+}
+
 /// The loss of an event that most reply writers cannot express: a part that only another dialect has.
 pub(crate) fn lost_part(event: &Event<'_>, own: &str) -> Option<Loss> {
     match event {

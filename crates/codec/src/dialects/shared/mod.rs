@@ -4,6 +4,7 @@
 //! client replies with [`open_blocks`].
 
 pub(crate) mod block_emitter;
+pub(crate) mod cache_control;
 pub(crate) mod canonical_request;
 pub mod custom_tools;
 pub(crate) mod error_codes;

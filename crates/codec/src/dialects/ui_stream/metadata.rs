@@ -1,5 +1,8 @@
 //! Values in `providerMetadata`. Front ends keep them and send them back unread.
 
+use serde_json::Value;
+use throughline_canonical::CacheTime;
+
 use crate::json::{Node, quote_bytes};
 
 /// A value that the provider wants back with a part.
@@ -45,6 +48,27 @@ pub(super) fn signature(part: &Node<'_>, member: &str) -> Option<String> {
         ProviderValue::Signature(text) => Some(text.to_owned()),
         ProviderValue::Redacted(_) => None,
     }
+}
+
+/// Members that end a prefix for the prompt cache after a part.
+const BREAKPOINTS: &[(&str, &str)] = &[
+    (OURS, "cacheControl"),
+    ("anthropic", "cacheControl"),
+    ("anthropic", "cache_control"),
+    ("openrouter", "cacheControl"),
+    ("openrouter", "cache_control"),
+];
+
+/// Reads the breakpoint of a part for the prompt cache.
+pub(super) fn cache_breakpoint(part: &Node<'_>) -> Option<CacheTime> {
+    let metadata = part.value().get("providerMetadata")?;
+    let breakpoint = |(provider, name): &(&str, &str)| metadata.get(provider)?.get(name);
+    let breakpoint =
+        BREAKPOINTS.iter().find_map(breakpoint).filter(|breakpoint| breakpoint.is_object())?;
+    Some(match breakpoint.get("ttl").and_then(Value::as_str) {
+        Some("1h") => CacheTime::Hour,
+        _ => CacheTime::Minutes,
+    })
 }
 
 /// Writes the metadata member of a chunk, with a comma before it.

@@ -27,6 +27,7 @@ use self::envelopes::NativeSignature;
 use crate::backend::Backend;
 use crate::catalog::Model;
 use crate::history::vault_lookup::WithheldPart;
+use crate::plan::cache_breakpoints::remove_in_place;
 use crate::plan::{Decision, Lane};
 use crate::relay::settle::{SentBlock, count_omitted};
 use crate::thinking::guard::{Guard, PrefixRecord};
@@ -304,6 +305,7 @@ impl Planner<'_> {
             plan.decision.losses.push(Loss::ToolLoopClosed { calls });
         }
         plan.body = if edits.is_empty() { body.clone() } else { Bytes::from(edits.apply(body)) };
+        remove_in_place(self.backend, &mut plan.body, &mut plan.decision.losses);
     }
 
     fn record_losses(&self, plan: &mut OutlinedPlan) {

@@ -75,6 +75,7 @@ fn plain(name: &str, dialect: Dialect) -> Backend {
         thinking_compat: None,
         strict_settings: true,
         replay: Replay::Verbatim,
+        cache: Cache::Auto,
         retries: 0,
         timeouts: Timeouts {
             connect: Duration::from_secs(5),
@@ -105,6 +106,7 @@ fn every_backend_key_is_read() {
         thinking_compat = { mode = "budget", budget = 8000 }
         strict_settings = false
         replay = "latest_turn"
+        cache = "client"
         retries = 2
         timeouts = { connect = "250ms", first_byte = "1s", idle = "2m", total = "1h" }
 
@@ -133,6 +135,7 @@ fn every_backend_key_is_read() {
         thinking_compat: Some(Compat::Budget(Some(8000))),
         strict_settings: false,
         replay: Replay::LatestTurn,
+        cache: Cache::Client,
         retries: 2,
         timeouts: Timeouts {
             connect: Duration::from_millis(250),

@@ -152,6 +152,7 @@ prop_compose! {
             stream,
             user,
             cache_key: None,
+            cache_breakpoints: Default::default(),
             thread: None,
             backend: None,
             extra: extra.into_iter().map(|dialect|

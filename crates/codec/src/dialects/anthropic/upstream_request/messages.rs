@@ -6,11 +6,12 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use serde_json::Value;
 use throughline_canonical::{
-    Block, Loss, LossReason, LossSubject, MediaKind, Message, Reason, Role, Source,
+    Block, CacheTime, Loss, LossReason, LossSubject, MediaKind, Message, Reason, Role, Source,
 };
 
 use super::super::NAME;
 use super::{RequestWriter, list};
+use crate::dialects::shared::cache_control::add_breakpoint;
 use crate::json::{Kind, ObjectWriter, validate};
 
 /// Arguments with deeper nesting are sent as text.
@@ -24,11 +25,13 @@ pub(crate) struct Turn<'a> {
     /// The text before `rest`. It is not written yet, because alone it becomes a plain string.
     first: Option<&'a str>,
     rest: Vec<u8>,
+    /// Every text is a block, even alone.
+    only_blocks: bool,
 }
 
 impl<'a> Turn<'a> {
     fn push_text(&mut self, text: &'a str) {
-        if self.is_empty() {
+        if self.is_empty() && !self.only_blocks {
             self.first = Some(text);
         } else {
             separate(&mut self.rest);
@@ -39,23 +42,39 @@ impl<'a> Turn<'a> {
     fn is_empty(&self) -> bool {
         self.results.is_empty() && self.first.is_none() && self.rest.is_empty()
     }
+
+    /// How much is written.
+    fn written(&self) -> (usize, usize) {
+        (self.results.len(), self.rest.len())
+    }
 }
 
 impl RequestWriter {
     /// Joins consecutive messages of one role.
     pub(crate) fn turns<'a>(&mut self, messages: &'a [Message]) -> Vec<Turn<'a>> {
         let mut turns: Vec<Turn<'_>> = Vec::new();
-        for message in messages {
+        // A breakpoint needs a block. If only such texts were blocks, a text would change its form when
+        // its breakpoint moves on.
+        let only_blocks = !self.breakpoints.is_empty();
+        for (at, message) in messages.iter().enumerate() {
             let mut turn = match turns
                 .pop_if(|turn| turn.role == message.role && message.role != Role::System)
             {
                 Some(turn) => turn,
-                None => {
-                    Turn { role: message.role, results: Vec::new(), first: None, rest: Vec::new() }
-                }
+                None => Turn {
+                    role: message.role,
+                    results: Vec::new(),
+                    first: None,
+                    rest: Vec::new(),
+                    only_blocks,
+                },
             };
-            for block in &message.content {
+            for (index, block) in message.content.iter().enumerate() {
+                let before = turn.written();
                 self.block(&mut turn, block);
+                if let Some(time) = self.breakpoints.at_block(at, index) {
+                    self.breakpoint(&mut turn, block, before, time);
+                }
             }
             if !turn.is_empty() {
                 turns.push(turn);
@@ -64,6 +83,25 @@ impl RequestWriter {
             }
         }
         turns
+    }
+
+    /// Adds a breakpoint to the block that was just written.
+    fn breakpoint(
+        &mut self,
+        turn: &mut Turn<'_>,
+        block: &Block,
+        before: (usize, usize),
+        time: CacheTime,
+    ) {
+        let (results, rest) = turn.written();
+        match block {
+            Block::Thinking { .. } | Block::Redacted { .. } => {
+                self.omitted(LossSubject::CacheControl, LossReason::NoPlace);
+            }
+            _ if results > before.0 => add_breakpoint(&mut turn.results, time),
+            _ if rest > before.1 => add_breakpoint(&mut turn.rest, time),
+            _ => self.omitted(LossSubject::CacheControl, LossReason::Empty),
+        }
     }
 
     fn block<'a>(&mut self, turn: &mut Turn<'a>, block: &'a Block) {

@@ -6,8 +6,8 @@ use std::borrow::Cow;
 
 use serde_json::{Map, Value};
 use throughline_canonical::{
-    Amount, Effort, Loss, LossReason, LossSubject, Lossy, Output, Request, Show, ThinkingSetting,
-    Tool, ToolChoice,
+    Amount, CacheBreakpoints, CachePlace, Effort, Loss, LossReason, LossSubject, Lossy, Output,
+    Request, Show, ThinkingSetting, Tool, ToolChoice,
 };
 
 pub(super) use self::messages::write_thinking;
@@ -15,6 +15,7 @@ use self::messages::{write_text, write_turns};
 use super::client_request::KNOWN;
 use super::{BETA_BINDING_CONTROLS, BETA_HEADER, EFFORTS, NAME, VERSION_WITH_SAMPLING, record};
 use crate::dialects::profile::Server;
+use crate::dialects::shared::cache_control::{CACHE_CONTROL, add_breakpoint, breakpoint_value};
 use crate::dialects::shared::losses::omit_foreign_members;
 use crate::dialects::{Outgoing, Target};
 use crate::json::{ObjectWriter, quote_bytes};
@@ -45,6 +46,7 @@ pub(super) fn write(request: &Request, target: &Target<'_>) -> Lossy<Outgoing> {
         losses: Vec::new(),
         betas: Vec::new(),
         unsigned: matches!(target.profile.server, Server::Unsigned),
+        breakpoints: request.cache_breakpoints.clone(),
     };
     let nothing = Map::new();
     let extra = request.extra.get(NAME).unwrap_or(&nothing);
@@ -67,6 +69,11 @@ pub(super) fn write(request: &Request, target: &Target<'_>) -> Lossy<Outgoing> {
     writing.metadata(request, extra, &mut body);
     writing.system(request, &mut body);
     writing.tools(request, &mut body);
+    let end = request.cache_breakpoints.at(CachePlace::End).map(breakpoint_value);
+    // Callers of other dialects can write it as a member for this one.
+    if let Some(breakpoint) = end.as_ref().or(extra.get(CACHE_CONTROL)) {
+        body.value(CACHE_CONTROL, breakpoint);
+    }
     for (key, value) in extra {
         if !KNOWN.contains(&key.as_str()) {
             let beta = BETAS.iter().find(|(member, _)| member == key);
@@ -123,6 +130,8 @@ pub(super) struct RequestWriter {
     betas: Vec<&'static str>,
     /// The target accepts thinking without a signature.
     pub(super) unsigned: bool,
+    /// The breakpoints for the prompt cache.
+    pub(super) breakpoints: CacheBreakpoints,
 }
 
 impl RequestWriter {
@@ -312,25 +321,38 @@ impl RequestWriter {
     }
 
     fn system(&mut self, request: &Request, body: &mut ObjectWriter<'_>) {
-        let texts: Vec<&String> =
-            request.system.iter().filter(|text| self.is_sendable(text)).collect();
+        let mut texts = Vec::new();
+        for (index, text) in request.system.iter().enumerate() {
+            let breakpoint = self.breakpoints.at(CachePlace::System { index });
+            if self.is_sendable(text) {
+                texts.push((text, breakpoint));
+            } else if breakpoint.is_some() {
+                self.omitted(LossSubject::CacheControl, LossReason::Empty);
+            }
+        }
         match texts[..] {
             [] => {}
-            [text] => {
+            [(text, _)] if self.breakpoints.is_empty() => {
                 body.text("system", text);
             }
-            _ => list(body.key("system"), texts, |out, text| write_text(out, text)),
+            _ => list(body.key("system"), texts, |out, (text, breakpoint)| {
+                write_text(out, text);
+                breakpoint.inspect(|time| add_breakpoint(out, *time));
+            }),
         }
     }
 
     fn tools(&mut self, request: &Request, body: &mut ObjectWriter<'_>) {
         let mut tools = Vec::new();
-        for tool in &request.tools {
+        for (index, tool) in request.tools.iter().enumerate() {
             match tool {
                 Tool::Opaque { dialect, .. } if dialect != NAME => {
                     self.omitted(LossSubject::Tool, LossReason::ForeignDialect);
+                    if self.breakpoints.at(CachePlace::Tool { index }).is_some() {
+                        self.omitted(LossSubject::CacheControl, LossReason::ForeignDialect);
+                    }
                 }
-                tool => tools.push(tool),
+                tool => tools.push((tool, self.breakpoints.at(CachePlace::Tool { index }))),
             }
         }
         if tools.is_empty() {
@@ -340,7 +362,10 @@ impl RequestWriter {
             }
             return;
         }
-        list(body.key("tools"), tools, |out, tool| self.tool(out, tool));
+        list(body.key("tools"), tools, |out, (tool, breakpoint)| {
+            self.tool(out, tool);
+            breakpoint.inspect(|time| add_breakpoint(out, *time));
+        });
         let single = request.parallel_calls == Some(false);
         let (kind, name) = match &request.tool_choice {
             None if single => ("auto", None),

@@ -90,6 +90,9 @@ fn write_members(request: &Request, variant: Variant, body: &mut String, losses:
     if request.cache_key.is_some() {
         omit(losses, LossSubject::CacheKey, LossReason::NoPlace);
     }
+    if !request.cache_breakpoints.is_empty() {
+        omit(losses, LossSubject::CacheControl, LossReason::NoPlace);
+    }
     if request.parallel_calls == Some(false) {
         omit(losses, LossSubject::ParallelToolCalls, LossReason::NoPlace);
     }

@@ -48,6 +48,7 @@ pub(super) fn write(request: &Request, target: &Target<'_>) -> Lossy<Outgoing> {
     for (part, is_set) in [
         (LossSubject::User, request.user.is_some()),
         (LossSubject::CacheKey, request.cache_key.is_some()),
+        (LossSubject::CacheControl, !request.cache_breakpoints.is_empty()),
     ] {
         if is_set {
             losses.omit(part, LossReason::NoPlace);

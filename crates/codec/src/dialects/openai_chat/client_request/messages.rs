@@ -2,10 +2,14 @@
 
 use serde_json::{Value, json};
 use throughline_canonical::{
-    Block, Fault, Loss, LossReason, LossSubject, MediaKind, Message, Request, Role, Source,
+    Block, CachePlace, CacheTime, Fault, Loss, LossReason, LossSubject, MediaKind, Message,
+    Request, Role, Source,
 };
 
 use super::super::NAME;
+use crate::dialects::shared::cache_control::{
+    CACHE_CONTROL, PROMPT_CACHE_BREAKPOINT, read_breakpoint, without_breakpoint,
+};
 use crate::dialects::shared::fields::string;
 use crate::dialects::shared::hidden_reasoning::without_notice;
 use crate::dialects::shared::media::read_url;
@@ -17,8 +21,14 @@ pub(super) fn read(
     request: &mut Request,
     losses: &mut Vec<Loss>,
 ) -> Result<(), Fault> {
-    let mut reader =
-        Reader { request, losses, calls: 0, last_call: String::new(), in_results: false };
+    let mut reader = Reader {
+        request,
+        losses,
+        calls: 0,
+        last_call: String::new(),
+        in_results: false,
+        breakpoints: Vec::new(),
+    };
     let mut any = false;
     for message in messages.elements()? {
         reader.message(&message)?;
@@ -36,6 +46,8 @@ struct Reader<'a> {
     last_call: String,
     /// Whether the last message holds tool results and can take more.
     in_results: bool,
+    /// The breakpoints for the prompt cache in the message that is being read, by the index of the part.
+    breakpoints: Vec<(usize, CacheTime)>,
 }
 
 impl Reader<'_> {
@@ -43,11 +55,15 @@ impl Reader<'_> {
         message.object()?;
         let role = message.need("role")?;
         let was_in_results = std::mem::take(&mut self.in_results);
+        self.breakpoints.clear();
         match role.text()? {
             "system" | "developer" => {
-                self.report_unknown(message, &["role", "content"]);
-                let texts = texts(&message.need("content")?)?;
+                self.report_unknown(message, &["role", "content", CACHE_CONTROL]);
+                let texts = self.texts(&message.need("content")?)?;
+                self.end_at_last(message, texts.len())?;
                 if self.request.messages.is_empty() {
+                    let before = self.request.system.len();
+                    self.add_breakpoints(|part| CachePlace::System { index: before + part });
                     self.request.system.extend(texts);
                 } else {
                     let content = texts.into_iter().map(Block::text).collect();
@@ -55,16 +71,19 @@ impl Reader<'_> {
                 }
             }
             "user" => {
-                self.report_unknown(message, &["role", "content"]);
+                self.report_unknown(message, &["role", "content", CACHE_CONTROL]);
                 let content = self.content(&message.need("content")?)?;
+                self.end_at_last(message, content.len())?;
                 self.push_message(Role::User, content);
             }
             "assistant" => {
                 let content = self.assistant(message)?;
+                self.end_at_last(message, content.len())?;
                 self.push_message(Role::Assistant, content);
             }
             "tool" => {
-                self.report_unknown(message, &["role", "content", "tool_call_id", "name"]);
+                let known = ["role", "content", "tool_call_id", "name", CACHE_CONTROL];
+                self.report_unknown(message, &known);
                 let id = message.need("tool_call_id")?.text()?.to_owned();
                 self.result(message, id, was_in_results)?;
             }
@@ -83,7 +102,24 @@ impl Reader<'_> {
     }
 
     fn push_message(&mut self, role: Role, content: Vec<Block>) {
+        let message = self.request.messages.len();
+        self.add_breakpoints(|block| CachePlace::Block { message, block });
         self.request.messages.push(Message { role, content });
+    }
+
+    /// Adds the breakpoints of the message to the request.
+    fn add_breakpoints(&mut self, position: impl Fn(usize) -> CachePlace) {
+        for (part, time) in self.breakpoints.drain(..) {
+            self.request.cache_breakpoints.add(position(part), time);
+        }
+    }
+
+    /// A breakpoint on a message counts at its last part.
+    fn end_at_last(&mut self, message: &Node<'_>, parts: usize) -> Result<(), Fault> {
+        if let Some(time) = read_breakpoint(message)? {
+            self.breakpoints.extend(parts.checked_sub(1).map(|last| (last, time)));
+        }
+        Ok(())
     }
 
     /// Reports unknown members.
@@ -100,7 +136,7 @@ impl Reader<'_> {
             }
             let part = match name.as_str() {
                 "name" => LossSubject::MessageName,
-                "cache_control" => LossSubject::CacheControl,
+                CACHE_CONTROL => LossSubject::CacheControl,
                 "detail" => LossSubject::MediaSettings,
                 "annotations" => LossSubject::Citations,
                 _ => LossSubject::Member,
@@ -126,12 +162,20 @@ impl Reader<'_> {
             }
             Some(content) => self.content(&content)?,
         };
+        self.end_at_last(message, content.len().max(1))?;
+        // A breakpoint inside a result counts at its end.
+        let breakpoint = self.breakpoints.drain(..).next_back();
         let block =
             Block::ToolResult { id, name: string(message, "name")?, content, is_error: false };
         self.in_results = true;
         match self.request.messages.last_mut() {
             Some(last) if joins => last.content.push(block),
             _ => self.push_message(Role::User, vec![block]),
+        }
+        let message = self.request.messages.len().saturating_sub(1);
+        let results = self.request.messages.last().map_or(0, |last| last.content.len());
+        if let (Some((_, time)), Some(block)) = (breakpoint, results.checked_sub(1)) {
+            self.request.cache_breakpoints.add(CachePlace::Block { message, block }, time);
         }
         Ok(())
     }
@@ -140,23 +184,30 @@ impl Reader<'_> {
     fn content(&mut self, content: &Node<'_>) -> Result<Vec<Block>, Fault> {
         match content.value() {
             Value::String(text) => Ok(vec![Block::text(text.clone())]),
-            Value::Array(_) => content.elements()?.map(|part| self.part(&part)).collect(),
+            Value::Array(_) => {
+                let parts = content.elements()?.enumerate();
+                parts.map(|(at, part)| self.part(&part, at)).collect()
+            }
             _ => Err(content.wrong("a string or a list")),
         }
     }
 
-    fn part(&mut self, part: &Node<'_>) -> Result<Block, Fault> {
+    /// Reads the part at this index of its message.
+    fn part(&mut self, part: &Node<'_>, at: usize) -> Result<Block, Fault> {
         if let Value::String(text) = part.value() {
             return Ok(Block::text(text.clone()));
         }
         part.object()?;
+        self.breakpoints.extend(read_part_breakpoint(part)?.map(|time| (at, time)));
         let kind = part.need("type")?;
         let kind = kind.text()?;
         let known = match kind {
-            "text" | "refusal" => [kind, "type"],
-            "image_url" | "input_audio" | "file" | "video_url" => [kind, "type"],
+            "text" | "refusal" | "image_url" | "input_audio" | "file" | "video_url" => {
+                [kind, "type", CACHE_CONTROL, PROMPT_CACHE_BREAKPOINT]
+            }
             _ => {
-                return Ok(Block::Opaque { dialect: NAME.to_owned(), value: part.value().clone() });
+                let value = without_breakpoint(part.value());
+                return Ok(Block::Opaque { dialect: NAME.to_owned(), value });
             }
         };
         self.report_unknown(part, &known);
@@ -214,6 +265,7 @@ impl Reader<'_> {
             &[
                 "role",
                 "content",
+                CACHE_CONTROL,
                 "refusal",
                 "audio",
                 "tool_calls",
@@ -237,7 +289,7 @@ impl Reader<'_> {
                     for part in content.elements()? {
                         match part.get("type").map(|kind| kind.value()) {
                             Some(kind) if kind == "thinking" => read_chunk(&part, &mut blocks)?,
-                            _ => blocks.push(self.part(&part)?),
+                            _ => blocks.push(self.part(&part, blocks.len())?),
                         }
                     }
                 }
@@ -319,28 +371,38 @@ impl Reader<'_> {
             signature: signature.map(str::to_owned),
         })
     }
-}
 
-/// Reads system texts.
-fn texts(content: &Node<'_>) -> Result<Vec<String>, Fault> {
-    match content.value() {
-        Value::String(text) => Ok(vec![text.clone()]),
-        Value::Array(_) => content
-            .elements()?
-            .map(|part| match part.value() {
-                Value::String(text) => Ok(text.clone()),
-                _ => {
+    /// Reads system texts.
+    fn texts(&mut self, content: &Node<'_>) -> Result<Vec<String>, Fault> {
+        let mut texts = Vec::new();
+        match content.value() {
+            Value::String(text) => texts.push(text.clone()),
+            Value::Array(_) => {
+                for part in content.elements()? {
+                    if let Value::String(text) = part.value() {
+                        texts.push(text.clone());
+                        continue;
+                    }
                     part.object()?;
                     let kind = part.need("type")?;
                     if kind.text()? != "text" {
                         return Err(kind.refuse("expected `text`"));
                     }
-                    Ok(part.need("text")?.text()?.to_owned())
+                    self.breakpoints
+                        .extend(read_part_breakpoint(&part)?.map(|time| (texts.len(), time)));
+                    texts.push(part.need("text")?.text()?.to_owned());
                 }
-            })
-            .collect(),
-        _ => Err(content.wrong("a string or a list")),
+            }
+            _ => return Err(content.wrong("a string or a list")),
+        }
+        Ok(texts)
     }
+}
+
+/// Reads the breakpoint of a part, which is OpenAI's own or Anthropic's.
+fn read_part_breakpoint(part: &Node<'_>) -> Result<Option<CacheTime>, Fault> {
+    let breakpoint = part.get(PROMPT_CACHE_BREAKPOINT).map(|_| CacheTime::Minutes);
+    Ok(read_breakpoint(part)?.or(breakpoint))
 }
 
 fn read_file(file: &Node<'_>) -> Result<Block, Fault> {

@@ -2,10 +2,11 @@
 
 use serde_json::{Map, Value};
 use throughline_canonical::{
-    Fault, Loss, LossReason, LossSubject, Output, Request, Tool, ToolChoice,
+    CachePlace, Fault, Loss, LossReason, LossSubject, Output, Request, Tool, ToolChoice,
 };
 
 use super::{ChatSession, NAME};
+use crate::dialects::shared::cache_control::{CACHE_CONTROL, read_breakpoint, without_breakpoint};
 use crate::dialects::shared::fields::{count, flag, string};
 use crate::dialects::shared::losses::read_logprobs;
 use crate::dialects::shared::openai_tools::read_function;
@@ -41,6 +42,7 @@ const KNOWN: &[&str] = &[
     "response_format",
     "user",
     "prompt_cache_key",
+    CACHE_CONTROL,
     "reasoning",
     "reasoning_effort",
     "include_reasoning",
@@ -88,6 +90,9 @@ pub(super) fn read(parts: &RequestParts<'_>) -> Result<Accepted, Fault> {
     session.legacy_functions = root.get("functions").is_some();
     read_tools(&root, &mut request, &mut extra)?;
     messages::read(&root.need("messages")?, &mut request, &mut losses)?;
+    if let Some(time) = read_breakpoint(&root)? {
+        request.cache_breakpoints.add(CachePlace::End, time);
+    }
     if !extra.is_empty() {
         request.extra.insert(NAME.to_owned(), extra);
     }
@@ -147,10 +152,24 @@ fn read_tools(
     if let Some(tools) = root.get("tools") {
         for tool in tools.elements()? {
             let kind = tool.need("type")?;
-            request.tools.push(match kind.text()? {
-                "function" => read_function(&tool.need("function")?)?,
-                _ => Tool::Opaque { dialect: NAME.to_owned(), value: tool.value().clone() },
-            });
+            let mut breakpoint = read_breakpoint(&tool)?;
+            let read = match kind.text()? {
+                "function" => {
+                    let function = tool.need("function")?;
+                    breakpoint = breakpoint.or(read_breakpoint(&function)?);
+                    read_function(&function)?
+                }
+                _ => Tool::Opaque {
+                    dialect: NAME.to_owned(),
+                    value: without_breakpoint(tool.value()),
+                },
+            };
+            if let Some(time) = breakpoint {
+                request
+                    .cache_breakpoints
+                    .add(CachePlace::Tool { index: request.tools.len() }, time);
+            }
+            request.tools.push(read);
         }
     }
     if let Some(functions) = root.get("functions") {

@@ -5,21 +5,25 @@ use std::collections::HashMap;
 
 use serde_json::{Map, Value, json};
 use throughline_canonical::{
-    Amount, Block, Loss, LossReason, LossSubject, MediaKind, Message, Reason, Request, Role, Source,
+    Amount, Block, CachePlace, CacheTime, Loss, LossReason, LossSubject, MediaKind, Message,
+    Reason, Request, Role, Source,
 };
 
 use super::super::detail_meta::DetailMeta;
 use super::super::variants::{CallSignature, Replay, Variant};
 use super::super::{NAME, ids};
+use crate::dialects::shared::cache_control::PartBreakpoints;
 
 /// Writes the system texts and the conversation.
 pub(super) fn write(
     request: &Request,
     variant: &'static Variant,
+    breakpoints: &PartBreakpoints<'_>,
     losses: &mut Vec<Loss>,
 ) -> Vec<Value> {
     let mut writer = Writer {
         variant,
+        breakpoints,
         thinks: request.thinking.amount != Some(Amount::Off),
         out: Vec::new(),
         losses,
@@ -33,12 +37,15 @@ pub(super) fn write(
             writer.out.push(json!({"role": role, "content": text}));
         }
     } else {
-        for text in &request.system {
-            writer.out.push(json!({"role": role, "content": text}));
+        for (index, text) in request.system.iter().enumerate() {
+            let mut part = json!({"type": "text", "text": text});
+            writer.breakpoint(&mut part, breakpoints.at(CachePlace::System { index }));
+            let content = writer.content(vec![part]);
+            writer.out.push(json!({"role": role, "content": content}));
         }
     }
-    for message in &request.messages {
-        writer.message(message);
+    for (at, message) in request.messages.iter().enumerate() {
+        writer.message(at, message);
     }
     if writer.thinking_omitted > 0 {
         let loss = Loss::ThinkingOmitted { blocks: writer.thinking_omitted, reason: Reason::Shape };
@@ -47,8 +54,12 @@ pub(super) fn write(
     writer.out
 }
 
+/// A block with its breakpoint for the prompt cache.
+type BlockAndBreakpoint<'a> = (&'a Block, Option<CacheTime>);
+
 struct Writer<'a> {
     variant: &'static Variant,
+    breakpoints: &'a PartBreakpoints<'a>,
     /// Whether the model may think.
     thinks: bool,
     out: Vec<Value>,
@@ -74,28 +85,46 @@ impl<'a> Writer<'a> {
         }
     }
 
-    fn message(&mut self, message: &'a Message) {
+    /// Adds a breakpoint to a part.
+    fn breakpoint(&mut self, part: &mut Value, breakpoint: Option<CacheTime>) {
+        if let Some(time) = breakpoint {
+            self.breakpoints.write(part, time, self.losses);
+        }
+    }
+
+    fn message(&mut self, at: usize, message: &'a Message) {
         match message.role {
             Role::System => {
-                let parts = self.parts(message.content.iter());
+                let parts = self.parts(self.with_breakpoints(at, &message.content));
                 let role = self.variant.system_role;
                 let content = self.content(parts);
                 self.out.push(json!({"role": role, "content": content}));
             }
-            Role::User => self.user(&message.content),
+            Role::User => self.user(at, &message.content),
             Role::Assistant => {
-                let message = self.assistant(&message.content);
+                let message = self.assistant(at, &message.content);
                 self.out.push(message);
             }
         }
     }
 
+    /// The blocks of a message with their breakpoints.
+    fn with_breakpoints(
+        &self,
+        message: usize,
+        blocks: &'a [Block],
+    ) -> impl Iterator<Item = BlockAndBreakpoint<'a>> + use<'a> {
+        let breakpoints = self.breakpoints;
+        let position = move |block| CachePlace::Block { message, block };
+        blocks.iter().enumerate().map(move |(at, block)| (block, breakpoints.at(position(at))))
+    }
+
     /// Writes a user message. Tool results are messages of their own and come first, because calls
     /// must be answered at once.
-    fn user(&mut self, blocks: &'a [Block]) {
+    fn user(&mut self, at: usize, blocks: &'a [Block]) {
         let mut moved = Vec::new();
         let mut results = 0;
-        for block in blocks {
+        for (block, breakpoint) in self.with_breakpoints(at, blocks) {
             if let Block::ToolResult { id, name, content, is_error } = block {
                 results += 1;
                 if *is_error {
@@ -110,17 +139,27 @@ impl<'a> Writer<'a> {
                 // A result is text; its images follow as a user message.
                 let (media, assistant_parts): (Vec<_>, Vec<_>) =
                     content.iter().partition(|block| matches!(block, Block::Media { .. }));
-                let parts = self.parts(assistant_parts.into_iter());
+                let without = |block| (block, None);
+                let mut parts = self.parts(assistant_parts.into_iter().map(without));
+                match parts.last_mut() {
+                    Some(last) => self.breakpoint(last, breakpoint),
+                    None if breakpoint.is_some() => {
+                        self.omitted(LossSubject::CacheControl, LossReason::Empty);
+                    }
+                    None => {}
+                }
                 let content = self.content(parts);
                 if !media.is_empty() {
                     self.adapted(LossSubject::ToolResultMedia, LossReason::Moved);
-                    moved.extend(self.parts(media.into_iter()));
+                    moved.extend(self.parts(media.into_iter().map(without)));
                 }
                 let id = self.call_id(id);
                 self.out.push(json!({"role": "tool", "tool_call_id": id, "content": content}));
             }
         }
-        let others = blocks.iter().filter(|block| !matches!(block, Block::ToolResult { .. }));
+        let is_other =
+            |(block, _): &BlockAndBreakpoint<'_>| !matches!(block, Block::ToolResult { .. });
+        let others = self.with_breakpoints(at, blocks).filter(is_other);
         moved.extend(self.parts(others));
         if !moved.is_empty() || results == 0 {
             let content = self.content(moved);
@@ -140,6 +179,8 @@ impl<'a> Writer<'a> {
         };
         match parts.as_slice() {
             [] => return "".into(),
+            // If only texts with breakpoints were parts, a text would change its form when its breakpoint moves on.
+            _ if self.breakpoints.any() => {}
             [part] => {
                 if let Some(text) = text(part) {
                     return text.into();
@@ -156,9 +197,10 @@ impl<'a> Writer<'a> {
     }
 
     /// The parts of a user, tool or system message.
-    fn parts(&mut self, blocks: impl Iterator<Item = &'a Block>) -> Vec<Value> {
+    fn parts(&mut self, blocks: impl Iterator<Item = BlockAndBreakpoint<'a>>) -> Vec<Value> {
         let mut parts = Vec::new();
-        for block in blocks {
+        for (block, breakpoint) in blocks {
+            let before = parts.len();
             match block {
                 Block::Text { text, signature, .. } => {
                     self.text_signature(signature.as_deref());
@@ -183,6 +225,9 @@ impl<'a> Writer<'a> {
                 Block::Thinking { .. } | Block::Redacted { .. } => self.thinking_omitted += 1,
                 Block::ToolCall { .. } => self.omitted(LossSubject::ToolCall, LossReason::Role),
                 Block::ToolResult { .. } => self.omitted(LossSubject::ToolResult, LossReason::Role),
+            }
+            if let Some(part) = parts.get_mut(before) {
+                self.breakpoint(part, breakpoint);
             }
         }
         parts
@@ -241,9 +286,10 @@ impl<'a> Writer<'a> {
         }
     }
 
-    fn assistant(&mut self, blocks: &'a [Block]) -> Value {
+    fn assistant(&mut self, at: usize, blocks: &'a [Block]) -> Value {
         let mut assistant_parts = AssistantParts::default();
-        for block in blocks {
+        for (block, breakpoint) in self.with_breakpoints(at, blocks) {
+            let before = assistant_parts.parts.len();
             match block {
                 Block::Thinking { text, signature } => {
                     self.thinking(text, signature.as_deref(), &mut assistant_parts);
@@ -277,6 +323,13 @@ impl<'a> Writer<'a> {
                 }
                 Block::Media { .. } => self.omitted(LossSubject::Media, LossReason::Role),
                 Block::ToolResult { .. } => self.omitted(LossSubject::ToolResult, LossReason::Role),
+            }
+            match (assistant_parts.parts.get_mut(before), breakpoint) {
+                (Some(part), Some(_)) if !self.variant.official => {
+                    self.breakpoint(part, breakpoint);
+                }
+                (_, Some(_)) => self.omitted(LossSubject::CacheControl, LossReason::NoPlace),
+                (_, None) => {}
             }
         }
         self.assemble(assistant_parts)

@@ -2,12 +2,15 @@
 
 use serde_json::{Map, Value, json};
 use throughline_canonical::{
-    Amount, Effort, Loss, LossReason, LossSubject, Lossy, Output, Request, Show, ThinkingSetting,
-    Tool, ToolChoice,
+    Amount, CachePlace, Effort, Loss, LossReason, LossSubject, Lossy, Output, Request, Show,
+    ThinkingSetting, Tool, ToolChoice,
 };
 
 use super::NAME;
 use super::variants::{self, Setting, Variant};
+use crate::dialects::shared::cache_control::{
+    CACHE_CONTROL, PROMPT_CACHE_BREAKPOINT, PartBreakpoints,
+};
 use crate::dialects::shared::losses::omit_foreign_members;
 use crate::dialects::{Outgoing, Target};
 
@@ -18,10 +21,12 @@ pub(super) fn write(request: &Request, target: &Target<'_>) -> Lossy<Outgoing> {
     let variant = target.profile.chat();
     let mut writer = Writer { variant, body: Map::new(), losses: Vec::new() };
     writer.body.insert("model".to_owned(), target.model.into());
-    let messages = messages::write(request, variant, &mut writer.losses);
+    let member = if variant.official { PROMPT_CACHE_BREAKPOINT } else { CACHE_CONTROL };
+    let breakpoints = PartBreakpoints::new(request, target, member, &mut writer.losses);
+    let messages = messages::write(request, variant, &breakpoints, &mut writer.losses);
     writer.body.insert("messages".to_owned(), messages.into());
     writer.settings(request);
-    writer.tools(request);
+    writer.tools(request, &breakpoints);
     writer.thinking(&request.thinking);
     writer.extra(request);
     Lossy {
@@ -122,14 +127,25 @@ impl Writer {
         self.put("response_format", format);
     }
 
-    fn tools(&mut self, request: &Request) {
+    fn tools(&mut self, request: &Request, breakpoints: &PartBreakpoints<'_>) {
         let mut tools = Vec::new();
-        for tool in &request.tools {
-            match tool {
-                Tool::Function { .. } => tools.push(write_tool(tool, self.variant)),
-                Tool::Opaque { dialect, value } if dialect == NAME => tools.push(value.clone()),
-                Tool::Opaque { .. } => self.omitted(LossSubject::Tool, LossReason::ForeignDialect),
+        for (index, tool) in request.tools.iter().enumerate() {
+            let mut written = match tool {
+                Tool::Function { .. } => Some(write_tool(tool, self.variant)),
+                Tool::Opaque { dialect, value } if dialect == NAME => Some(value.clone()),
+                Tool::Opaque { .. } => None,
+            };
+            if written.is_none() {
+                self.omitted(LossSubject::Tool, LossReason::ForeignDialect);
             }
+            match (breakpoints.at(CachePlace::Tool { index }), &mut written) {
+                (Some(time), Some(tool)) if self.variant.cache_breakpoints.tools => {
+                    breakpoints.write(tool, time, &mut self.losses);
+                }
+                (Some(_), _) => self.omitted(LossSubject::CacheControl, LossReason::NoPlace),
+                (None, _) => {}
+            }
+            tools.extend(written);
         }
         if tools.is_empty() {
             // Servers reject a choice without tools.

@@ -5,10 +5,12 @@
 
 use serde_json::Value;
 use throughline_canonical::{
-    Block, Fault, LossReason, LossSubject, Lossy, MediaKind, Message, Role, Source,
+    Block, CacheBreakpoints, CachePlace, CacheTime, Fault, LossReason, LossSubject, Lossy,
+    MediaKind, Message, Role, Source,
 };
 
 use super::super::{AUTO_DETAIL, NAME, PHASE};
+use crate::dialects::shared::cache_control::PROMPT_CACHE_BREAKPOINT;
 use crate::dialects::shared::losses::Losses;
 use crate::json::Node;
 
@@ -16,12 +18,18 @@ use crate::json::Node;
 pub(crate) struct Conversation<'l> {
     system: Vec<String>,
     messages: Vec<Message>,
+    breakpoints: CacheBreakpoints,
     losses: &'l mut Losses,
 }
 
 impl<'l> Conversation<'l> {
     pub(crate) fn new(losses: &'l mut Losses) -> Self {
-        Self { system: Vec::new(), messages: Vec::new(), losses }
+        Self {
+            system: Vec::new(),
+            messages: Vec::new(),
+            breakpoints: CacheBreakpoints::default(),
+            losses,
+        }
     }
 
     /// Adds the instructions.
@@ -46,8 +54,12 @@ impl<'l> Conversation<'l> {
         Ok(())
     }
 
-    pub(crate) fn finish(self) -> (Vec<String>, Vec<Message>) {
-        (self.system, self.messages)
+    pub(crate) fn finish(self) -> (Vec<String>, Vec<Message>, CacheBreakpoints) {
+        (self.system, self.messages, self.breakpoints)
+    }
+
+    fn breakpoint(&mut self, position: CachePlace) {
+        self.breakpoints.add(position, CacheTime::Minutes);
     }
 
     fn item(&mut self, item: &Node<'_>) -> Result<(), Fault> {
@@ -121,7 +133,7 @@ impl<'l> Conversation<'l> {
             Some(phase) => Some(format!("{PHASE}{}", phase.text()?)),
             None => None,
         };
-        let mut blocks = Vec::new();
+        let (mut blocks, mut breakpoints) = (Vec::new(), Vec::new());
         // An assistant message may be empty.
         if role != Role::Assistant || !item.is_null("content") {
             let content = item.need("content")?;
@@ -129,6 +141,7 @@ impl<'l> Conversation<'l> {
                 blocks.push(Block::text(text));
             } else if content.value().is_array() {
                 for part in content.elements()? {
+                    breakpoints.extend(part.get(PROMPT_CACHE_BREAKPOINT).map(|_| blocks.len()));
                     blocks.push(self.read_part(&part, role)?);
                 }
             } else {
@@ -149,13 +162,24 @@ impl<'l> Conversation<'l> {
             }
             Role::System if self.messages.is_empty() && blocks.iter().all(is_text) => {
                 // Before the first message, it is a system text.
-                for block in blocks {
+                for (at, block) in blocks.into_iter().enumerate() {
                     if let Block::Text { text, .. } = block {
                         self.instruct(&text);
                     }
+                    if let (true, Some(index)) =
+                        (breakpoints.contains(&at), self.system.len().checked_sub(1))
+                    {
+                        self.breakpoint(CachePlace::System { index });
+                    }
                 }
             }
-            _ => self.message(role, blocks),
+            _ => {
+                let message = self.messages.len();
+                for block in breakpoints {
+                    self.breakpoint(CachePlace::Block { message, block });
+                }
+                self.message(role, blocks);
+            }
         }
         Ok(())
     }
@@ -245,19 +269,25 @@ impl<'l> Conversation<'l> {
     fn read_output(&mut self, item: &Node<'_>) -> Result<(), Fault> {
         let id = item.need("call_id")?.text()?.to_owned();
         let output = item.need("output")?;
-        let mut content = Vec::new();
+        let (mut content, mut has_breakpoint) = (Vec::new(), false);
         if let Some(text) = output.value().as_str() {
             if !text.is_empty() {
                 content.push(Block::text(text));
             }
         } else if output.value().is_array() {
             for part in output.elements()? {
+                has_breakpoint |= part.get(PROMPT_CACHE_BREAKPOINT).is_some();
                 content.push(self.read_part(&part, Role::User)?);
             }
         } else {
             return Err(output.wrong("a string or a list"));
         }
         self.push_result(Block::ToolResult { id, name: None, content, is_error: false });
+        // A breakpoint inside a result counts at its end.
+        if let (true, Some(last)) = (has_breakpoint, self.messages.last()) {
+            let (message, block) = (self.messages.len() - 1, last.content.len() - 1);
+            self.breakpoint(CachePlace::Block { message, block });
+        }
         Ok(())
     }
 }
@@ -267,7 +297,7 @@ pub(crate) fn read_result(item: &Value) -> Option<Lossy<Block>> {
     let mut losses = Losses::default();
     let mut conversation = Conversation::new(&mut losses);
     conversation.read_output(&Node::root(item)).ok()?;
-    let (_, messages) = conversation.finish();
+    let (_, messages, _) = conversation.finish();
     let value = messages.into_iter().flat_map(|message| message.content).next()?;
     Some(Lossy { value, losses: losses.0 })
 }

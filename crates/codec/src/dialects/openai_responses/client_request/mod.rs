@@ -79,7 +79,7 @@ pub(super) fn read_value(body: &Value, history: usize) -> Result<Lossy<Request>,
         None if continued => {}
         None => conversation.read(&root.need("input")?)?,
     }
-    let (system, messages) = conversation.finish();
+    let (system, messages, cache_breakpoints) = conversation.finish();
 
     let mut request = Request {
         model: root.need("model")?.text()?.to_owned(),
@@ -99,6 +99,7 @@ pub(super) fn read_value(body: &Value, history: usize) -> Result<Lossy<Request>,
         stream: optional(root.get("stream"), Node::flag)?.unwrap_or_default(),
         user: optional(root.get("user"), Node::text)?.map(str::to_owned),
         cache_key: optional(root.get("prompt_cache_key"), Node::text)?.map(str::to_owned),
+        cache_breakpoints,
         ..Request::default()
     };
     // The newer name of `user`; the vocabulary has one field for both.

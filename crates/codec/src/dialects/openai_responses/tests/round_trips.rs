@@ -178,6 +178,7 @@ fn any_request() -> impl Strategy<Value = Request> {
             stream: third.0,
             user: third.1,
             cache_key: third.2,
+            cache_breakpoints: Default::default(),
             thread: None,
             backend: None,
             extra: third.3,

@@ -2,10 +2,12 @@
 
 use serde_json::{Value, json};
 use throughline_canonical::{
-    Block, KeyHasher, LossReason, LossSubject, MediaKind, Request, Role, Source, ThinkingKind,
+    Block, CachePlace, CacheTime, KeyHasher, LossReason, LossSubject, MediaKind, Request, Role,
+    Source, ThinkingKind,
 };
 
 use super::super::{AUTO_DETAIL, NAME, PHASE};
+use crate::dialects::shared::cache_control::PartBreakpoints;
 use crate::dialects::shared::losses::Losses;
 
 /// OpenAI's file ids are valid in both of its dialects.
@@ -14,20 +16,38 @@ const FILE_DIALECTS: [&str; 2] = [NAME, "openai_chat"];
 /// Writes the instructions and the conversation.
 pub(super) fn write<'r>(
     request: &'r Request,
+    breakpoints: &PartBreakpoints<'_>,
     losses: &mut Losses,
 ) -> (Option<&'r str>, Vec<Value>) {
-    let mut system = request.system.iter();
-    let instructions = system.next().map(String::as_str);
-    let mut items =
-        Items { items: Vec::new(), parts: Vec::new(), phase: None, role: Role::System, losses };
-    for text in system {
+    let mut system = request.system.iter().enumerate();
+    let instructions = system.next().map(|(_, text)| text.as_str());
+    let positions = [CachePlace::System { index: 0 }];
+    let tools = (0..request.tools.len()).map(|index| CachePlace::Tool { index });
+    if positions.into_iter().chain(tools).any(|position| breakpoints.at(position).is_some()) {
+        losses.omit(LossSubject::CacheControl, LossReason::NoPlace);
+    }
+    let mut items = Items {
+        items: Vec::new(),
+        parts: Vec::new(),
+        phase: None,
+        role: Role::System,
+        breakpoints,
+        breakpoint: None,
+        losses,
+    };
+    for (index, text) in system {
+        items.breakpoint = breakpoints.at(CachePlace::System { index });
         items.part(json!({"type": "input_text", "text": text}));
         items.flush();
     }
-    for message in &request.messages {
+    for (at, message) in request.messages.iter().enumerate() {
         items.role = message.role;
-        for block in &message.content {
+        for (index, block) in message.content.iter().enumerate() {
+            items.breakpoint = breakpoints.at(CachePlace::Block { message: at, block: index });
             items.block(block);
+            if items.breakpoint.take().is_some() {
+                items.losses.omit(LossSubject::CacheControl, LossReason::NoPlace);
+            }
         }
         items.flush();
     }
@@ -40,12 +60,24 @@ struct Items<'l> {
     parts: Vec<Value>,
     phase: Option<String>,
     role: Role,
+    breakpoints: &'l PartBreakpoints<'l>,
+    /// The breakpoint for the prompt cache that the present block still needs.
+    breakpoint: Option<CacheTime>,
     losses: &'l mut Losses,
 }
 
 impl Items<'_> {
-    fn part(&mut self, part: Value) {
+    fn part(&mut self, mut part: Value) {
+        if self.role != Role::Assistant {
+            self.write_breakpoint(&mut part);
+        }
         self.parts.push(part);
+    }
+
+    fn write_breakpoint(&mut self, part: &mut Value) {
+        if let Some(time) = self.breakpoint.take() {
+            self.breakpoints.write(part, time, &mut self.losses.0);
+        }
     }
 
     /// Adds an item after the current message.
@@ -174,6 +206,8 @@ impl Items<'_> {
     fn output(&mut self, content: &[Block]) -> Value {
         match content {
             [] => return "".into(),
+            // If only results with breakpoints were lists, one would change its form when its breakpoint moves on.
+            _ if self.breakpoints.any() => {}
             [Block::Text { text, .. }] => return text.as_str().into(),
             _ => {}
         }
@@ -190,8 +224,9 @@ impl Items<'_> {
                 _ => self.losses.omit(LossSubject::ToolResultPart, LossReason::NoPlace),
             }
         }
-        if parts.is_empty() {
-            return "".into();
+        match parts.last_mut() {
+            Some(last) => self.write_breakpoint(last),
+            None => return "".into(),
         }
         parts.into()
     }

@@ -9,6 +9,7 @@ use throughline_canonical::{
 };
 
 use super::{ENCRYPTED, NAME};
+use crate::dialects::shared::cache_control::{PROMPT_CACHE_BREAKPOINT, PartBreakpoints};
 use crate::dialects::shared::losses::{Losses, omit_foreign_members};
 use crate::dialects::{Outgoing, Target};
 
@@ -24,7 +25,8 @@ pub(super) fn write(request: &Request, target: &Target<'_>) -> Lossy<Outgoing> {
         body.insert(key.to_owned(), value);
     };
     put("model", target.model.into());
-    let (instructions, items) = items::write(request, &mut losses);
+    let breakpoints = PartBreakpoints::new(request, target, PROMPT_CACHE_BREAKPOINT, &mut losses.0);
+    let (instructions, items) = items::write(request, &breakpoints, &mut losses);
     if let Some(instructions) = instructions {
         put("instructions", instructions.into());
     }

@@ -24,6 +24,7 @@ const OWN: &[&str] = &[
     "stream",
     "user",
     "cache_key",
+    "cache_breakpoints",
     "thread",
     "extra",
 ];
@@ -58,6 +59,10 @@ pub(crate) fn read(parts: &RequestParts<'_>) -> Result<Lossy<Request>, Fault> {
     if let Some(sampling) = root.get("sampling") {
         sampling.object()?;
         frontend_settings::sample(&sampling, &mut request)?;
+    }
+    if let Some(breakpoints) = root.get("cache_breakpoints") {
+        request.cache_breakpoints = serde_json::from_value(breakpoints.value().clone())
+            .map_err(|error| breakpoints.refuse(&error.to_string()))?;
     }
     if let Some(output) = root.get("output") {
         request.output = read_output(&output)?;

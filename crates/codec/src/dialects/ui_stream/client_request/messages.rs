@@ -3,7 +3,8 @@
 
 use serde_json::Value;
 use throughline_canonical::{
-    Block, Fault, Loss, LossReason, LossSubject, Message, Request, Role, Source,
+    Block, CachePlace, CacheTime, Fault, Loss, LossReason, LossSubject, Message, Request, Role,
+    Source,
 };
 
 use super::super::metadata::{self, ProviderValue};
@@ -30,7 +31,7 @@ pub(super) fn read(
     request: &mut Request,
     losses: &mut Vec<Loss>,
 ) -> Result<Option<String>, Fault> {
-    let mut reader = Reader { request, losses };
+    let mut reader = Reader { request, losses, breakpoints: Vec::new() };
     let mut last = None;
     let count = messages.elements()?.count();
     for (index, message) in messages.elements()?.enumerate() {
@@ -63,19 +64,24 @@ pub(super) fn read(
 struct Reader<'a> {
     request: &'a mut Request,
     losses: &'a mut Vec<Loss>,
+    /// The breakpoints for the prompt cache in the message that is being read, by the index of the block.
+    breakpoints: Vec<(usize, CacheTime)>,
 }
 
 impl Reader<'_> {
     fn message(&mut self, role: &Node<'_>, message: &Node<'_>) -> Result<(), Fault> {
+        self.breakpoints.clear();
         match role.text()? {
             "system" => {
                 let content = self.content(message)?;
                 if self.request.messages.is_empty() {
-                    let texts = content.into_iter().filter_map(|block| match block {
-                        Block::Text { text, .. } => Some(text),
-                        _ => None,
-                    });
-                    self.request.system.extend(texts);
+                    for (at, block) in content.into_iter().enumerate() {
+                        if let Block::Text { text, .. } = block {
+                            let position = CachePlace::System { index: self.request.system.len() };
+                            self.add_breakpoints(|found| (found == at).then_some(position));
+                            self.request.system.push(text);
+                        }
+                    }
                 } else {
                     self.push_message(Role::System, content);
                 }
@@ -93,8 +99,19 @@ impl Reader<'_> {
     /// Adds a message. Front ends keep an empty message for a reply that failed at once; it is
     /// skipped.
     fn push_message(&mut self, role: Role, content: Vec<Block>) {
+        let message = self.request.messages.len();
+        self.add_breakpoints(|block| Some(CachePlace::Block { message, block }));
         if !content.is_empty() {
             self.request.messages.push(Message { role, content });
+        }
+    }
+
+    /// Adds the breakpoints of the message that have a place.
+    fn add_breakpoints(&mut self, position: impl Fn(usize) -> Option<CachePlace>) {
+        for (at, time) in &self.breakpoints {
+            if let Some(position) = position(*at) {
+                self.request.cache_breakpoints.add(position, *time);
+            }
         }
     }
 
@@ -109,10 +126,14 @@ impl Reader<'_> {
         for part in parts.elements()? {
             part.object()?;
             let kind = part.need("type")?;
+            let at = blocks.len();
             match kind.text()? {
                 "text" => blocks.push(Block::text(part.need("text")?.text()?)),
                 "file" => blocks.push(file(&part)?),
                 kind => self.pass_over(kind),
+            }
+            if blocks.len() > at {
+                self.breakpoints.extend(metadata::cache_breakpoint(&part).map(|time| (at, time)));
             }
         }
         Ok(blocks)
