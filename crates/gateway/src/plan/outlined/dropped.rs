@@ -1,5 +1,5 @@
-//! Thinking that the client dropped from an open tool loop. The vault has it, and it is put back in
-//! position before the request is planned. What may not go back is reported.
+//! Thinking that the client dropped from a tool loop. The vault has it, and it is put back in position
+//! before the request is planned. What may not go back into the open loop is reported.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use throughline_codec::dialects::blocks::outline::{Message, Outline, Role};
 use throughline_codec::dialects::blocks::rewrite;
 use throughline_codec::json::Edits;
 
-use crate::backend::{Backend, Compat};
+use crate::backend::{Backend, Compat, Replay};
 use crate::catalog::{Form, Model};
 use crate::gateway::Gateway;
 use crate::history::recall::{Recall, key_of, kind_of, known_verdict};
@@ -23,16 +23,16 @@ use crate::thinking::vault::{Lookup, StoredTurn, VaultKey};
 use crate::turn::Attempt;
 use crate::unix_ms;
 
-/// The thinking that the client dropped from the open tool loop.
+/// The thinking that the client dropped from tool loops.
 #[derive(Debug, Default)]
 pub(crate) struct DroppedThinking {
     /// The request with the blocks in their places. `None` if nothing is put back.
     pub(crate) request: Option<(Bytes, Outline)>,
     /// The blocks that are put back, in order.
     pub(crate) restored: Vec<RestoredBlock>,
-    /// The blocks that may not go back, in order.
+    /// The blocks that may not go back into the open loop, in order.
     pub(crate) withheld: Vec<WithheldPart>,
-    /// Whether the loop was started by a backend whose thinking this one cannot read.
+    /// Whether the open loop was started by a backend whose thinking this one cannot read.
     pub(crate) is_foreign_loop: bool,
 }
 
@@ -54,9 +54,11 @@ pub(crate) struct DropFinder<'a> {
     pub(crate) recall: &'a Recall<'a>,
 }
 
-/// A message of the loop, and the stored turn that it came from.
+/// A message of a loop, and the stored turn that it came from.
 struct LoopMessage<'a> {
     at: usize,
+    /// Whether the loop is open, so that the model needs its thinking.
+    is_open: bool,
     outline: &'a Message,
     canonical: canonical::Message,
     parts: LostParts,
@@ -65,7 +67,7 @@ struct LoopMessage<'a> {
     prefix: Option<Prefix>,
 }
 
-/// What is known about a message of the loop.
+/// What is known about a message of a loop.
 enum LookedUp<'a> {
     /// Its stored turn.
     Known(LoopMessage<'a>),
@@ -80,27 +82,29 @@ impl DropFinder<'_> {
     /// blocks that the client sent.
     pub(crate) async fn put_back(&self, model: &Model, verdicts: &[Verdict]) -> DroppedThinking {
         let mut dropped = DroppedThinking::default();
-        let is_on = thinking_is_on(self.outline, self.attempt.backend, model);
-        let Some(call) = self.outline.open_tool_loop().filter(|_| is_on) else {
+        if !thinking_is_on(self.outline, self.attempt.backend, model) {
             return dropped;
-        };
+        }
+        let messages = &self.outline.messages;
+        let open_call = self.outline.open_tool_loop();
+        let open = open_call.map_or(messages.len(), |call| turn_start(messages, call));
         let damaged = self.messages_with_unknown_blocks(verdicts);
         let mut edits = Edits::default();
-        for at in turn_start(&self.outline.messages, call)..=call {
+        for at in self.first_loop(open)..open_call.map_or(open, |call| call + 1) {
             if self.is_split(at) {
                 continue;
             }
-            let has_none = self.outline.messages[at].thinking_count() == 0;
-            let must_look = damaged.contains(&at) || at == call && has_none;
+            let has_none = messages[at].thinking_count() == 0;
+            let must_look = damaged.contains(&at) || Some(at) == open_call && has_none;
             let message = match self.look_up(at, must_look).await {
-                LookedUp::Known(message) => message,
-                LookedUp::Sealed if has_none => {
+                LookedUp::Known(message) => LoopMessage { is_open: at >= open, ..message },
+                LookedUp::Sealed if has_none && at >= open => {
                     dropped.withheld.push(WithheldPart::sealed(at));
                     continue;
                 }
                 LookedUp::Sealed | LookedUp::Unknown => continue,
             };
-            if at == call {
+            if Some(at) == open_call {
                 dropped.is_foreign_loop = message.origin.domain != *self.recall.target.domain;
             }
             self.put_back_into(&message, &mut edits, &mut dropped);
@@ -111,6 +115,12 @@ impl DropFinder<'_> {
             dropped.request = Outline::read(&body, usize::MAX).ok().map(|outline| (body, outline));
         }
         dropped
+    }
+
+    /// The first message that may get thinking back. Earlier loops got theirs while they were open. They get
+    /// it again, because the provider's prompt cache finds only what does not change.
+    fn first_loop(&self, open: usize) -> usize {
+        if self.attempt.backend.replay == Replay::Verbatim { 0 } else { open }
     }
 
     /// Whether thinking of the same turn is in another message. Some clients send a turn as several
@@ -160,6 +170,7 @@ impl DropFinder<'_> {
         };
         LookedUp::Known(LoopMessage {
             at,
+            is_open: false,
             outline,
             canonical,
             parts: LostParts::of(blocks),
@@ -282,7 +293,11 @@ impl DroppedThinking {
         outline.thinking_blocks().map_while(verdict).collect()
     }
 
+    /// Reports a block, unless the model does not need it.
     fn withhold(&mut self, message: &LoopMessage<'_>, block: &Block, reason: Reason) {
+        if !message.is_open {
+            return;
+        }
         let (kind, origin) = (kind_of(block), Some(message.origin.clone()));
         self.withheld.push(WithheldPart { message: message.at, kind, reason, origin });
     }
