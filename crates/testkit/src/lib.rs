@@ -19,7 +19,7 @@ pub use conversation::{Conversation, message_from_sse, sse_events};
 pub use gateway::{Gateway, block_fates, run_command};
 pub use metrics::Metrics;
 pub use raw_upstream::{Exchange, RawUpstream, check_cut_reply, ok_head, ok_reply};
-pub use simulator::{ReceivedRequest, Simulator};
+pub use simulator::{CacheShare, ReceivedRequest, Simulator};
 pub use small_disk::DiskKind;
 
 /// The time limit for one step of a test, such as one answer.

@@ -34,6 +34,36 @@ pub struct ReceivedRequest {
     pub status: u64,
     /// Why the simulator refused the request, or an empty string.
     pub refusal: String,
+    /// The tokens of the prompt, and how many of them came from the prompt cache.
+    pub cache: CacheShare,
+}
+
+/// How much of one or more prompts came from the prompt cache, in tokens.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CacheShare {
+    /// All tokens.
+    pub prompt: u64,
+    /// Tokens that came from the cache.
+    pub read: u64,
+    /// Tokens that were written to the cache.
+    pub write: u64,
+}
+
+impl CacheShare {
+    /// Adds the tokens of another prompt.
+    pub fn add(&mut self, other: Self) {
+        self.prompt += other.prompt;
+        self.read += other.read;
+        self.write += other.write;
+    }
+
+    /// The share of tokens that came from the cache.
+    pub fn hit_rate(&self) -> f64 {
+        match self.prompt {
+            0 => 0.0,
+            prompt => self.read as f64 / prompt as f64,
+        }
+    }
 }
 
 impl ReceivedRequest {
@@ -107,6 +137,7 @@ impl Simulator {
                 body: text(&request["body_text"]),
                 status: request["status"].as_u64().unwrap_or_default(),
                 refusal: text(&request["refusal"]),
+                cache: read_cache(&request["cache"]),
             })
             .collect()
     }
@@ -122,6 +153,11 @@ impl Simulator {
     pub async fn last_received(&self) -> ReceivedRequest {
         self.received().await.pop().expect("a request")
     }
+}
+
+fn read_cache(cache: &Value) -> CacheShare {
+    let count = |name: &str| cache[name].as_u64().unwrap_or_default();
+    CacheShare { prompt: count("prompt"), read: count("read"), write: count("write") }
 }
 
 impl Drop for Simulator {

@@ -45,6 +45,7 @@ const SPECIAL: &[&str] = &["special"];
 static RULES: &[Rule] = &[
     Rule { folder: "canonical/requests",          inputs: &["json"],         about: SPECIAL, check: shared::check_requests },
     Rule { folder: "canonical/replies",           inputs: &["events.jsonl"], about: SPECIAL, check: shared::check_replies },
+    Rule { folder: "canonical/sessions",          inputs: &["json"],         about: SPECIAL, check: shared::check_requests },
     Rule { folder: "{client}/client_request",     inputs: &["json", "jsonl"], about: CAPTURE, check: client_request::check },
     Rule { folder: "{client}/client_reply",       inputs: &["jsonl"],        about: CAPTURE, check: client_reply::check },
     Rule { folder: "{client}/malformed",          inputs: &["jsonl"],        about: SPECIAL, check: malformed::check },

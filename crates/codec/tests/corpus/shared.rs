@@ -20,13 +20,18 @@ use super::folder::{Capture, Findings, captures};
 use super::rules::Folder;
 
 pub(crate) fn requests() -> Vec<(Capture, Request)> {
-    let read = |capture: Capture| {
-        let request = serde_json::from_slice(&capture.bytes)
-            .unwrap_or_else(|error| panic!("{}: {error}", capture.name));
-        (capture, request)
-    };
     let all = captures("canonical/requests", &["json"]);
-    all.into_iter().map(read).collect()
+    all.into_iter()
+        .map(|capture| {
+            let request = read_request(&capture);
+            (capture, request)
+        })
+        .collect()
+}
+
+fn read_request(capture: &Capture) -> Request {
+    serde_json::from_slice(&capture.bytes)
+        .unwrap_or_else(|error| panic!("{}: {error}", capture.name))
 }
 
 pub(crate) fn replies() -> Vec<(Capture, Vec<Event<'static>>)> {
@@ -44,9 +49,9 @@ pub(crate) fn replies() -> Vec<(Capture, Vec<Event<'static>>)> {
 
 /// A misspelled member would be skipped silently, so each request is compared with its spelling.
 pub(crate) fn check_requests(folder: &Folder, findings: &mut Findings) {
-    for (capture, request) in requests() {
+    for capture in &folder.captures {
         let spelled: Value = serde_json::from_slice(&capture.bytes).unwrap();
-        if serde_json::to_value(&request).unwrap() != spelled {
+        if serde_json::to_value(read_request(capture)).unwrap() != spelled {
             findings.fail(format!("{}/{}: an unknown member", folder.path, capture.name));
         }
     }

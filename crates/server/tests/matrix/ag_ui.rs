@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use serde_json::{Value, json};
 
 use crate::test_client::{
-    Call, ClientRequest, ClientView, History, TestClient, events, list, parameters, text,
+    Call, ClientRequest, ClientView, History, TestClient, events, list, text,
 };
 
 /// Counts threads, so that no two conversations share a thread id.
@@ -105,8 +105,8 @@ impl TestClient for AgUi {
         self.history.messages.push(json!({"id": id, "role": "user", "content": text}));
     }
 
-    fn push_results(&mut self, calls: &[Call], result: &str) {
-        for call in calls {
+    fn push_each_result(&mut self, results: &[(&Call, &str)]) {
+        for (call, result) in results {
             let id = format!("result-{}", self.history.messages.len());
             self.history
                 .messages
@@ -121,17 +121,21 @@ impl TestClient for AgUi {
             "runId": format!("run-{}", self.runs),
             "state": {},
             "messages": self.history.messages,
-            "tools": [],
             "context": [],
             "forwardedProps": {"model": model, "reasoning_effort": effort},
         });
         if !self.before_v1 {
             body["protocolVersion"] = "1.0".into();
         }
-        if self.history.tools {
-            let tool = json!({"name": "lookup", "description": "", "parameters": parameters()});
-            body["tools"] = json!([tool]);
+        if !self.history.system.is_empty() {
+            let system = json!({"id": "system", "role": "system", "content": self.history.system});
+            body["messages"].as_array_mut().expect("a list").insert(0, system);
         }
+        body["tools"] = self.history.tools(|tool| {
+            json!({
+                "name": tool.name, "description": tool.description, "parameters": tool.parameters,
+            })
+        });
         ClientRequest {
             path: "/ag-ui".to_owned(),
             headers: vec![("accept", "text/event-stream")],

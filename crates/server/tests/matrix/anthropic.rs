@@ -5,9 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use serde_json::{Value, json};
 use throughline_testkit::message_from_sse;
 
-use crate::test_client::{
-    Call, ClientRequest, ClientView, History, TestClient, list, parameters, text,
-};
+use crate::test_client::{Call, ClientRequest, ClientView, History, TestClient, list, text};
 
 /// Counts the requests of all clients that keep only the id of the last message.
 static REQUESTS: AtomicU64 = AtomicU64::new(0);
@@ -91,10 +89,12 @@ impl TestClient for Anthropic {
         self.history.messages.push(json!({"role": "user", "content": format!("{text}{end}")}));
     }
 
-    fn push_results(&mut self, calls: &[Call], result: &str) {
-        let results: Vec<Value> = calls
+    fn push_each_result(&mut self, results: &[(&Call, &str)]) {
+        let results: Vec<Value> = results
             .iter()
-            .map(|call| json!({"type": "tool_result", "tool_use_id": call.id, "content": result}))
+            .map(|(call, result)| {
+                json!({"type": "tool_result", "tool_use_id": call.id, "content": result})
+            })
             .collect();
         self.history.messages.push(json!({"role": "user", "content": results}));
     }
@@ -109,8 +109,19 @@ impl TestClient for Anthropic {
         if self.history.thinking {
             body["thinking"] = json!({"type": "enabled", "budget_tokens": 4096});
         }
-        if self.history.tools && self.previous.is_none() {
-            body["tools"] = json!([{"name": "lookup", "input_schema": parameters()}]);
+        if !self.history.system.is_empty() && self.previous.is_none() {
+            body["system"] = json!([{"type": "text", "text": self.history.system}]);
+        }
+        if !self.history.tools.is_empty() && self.previous.is_none() {
+            body["tools"] = self.history.tools(|tool| {
+                json!({
+                    "name": tool.name, "description": tool.description,
+                    "input_schema": tool.parameters,
+                })
+            });
+        }
+        if self.history.sets_breakpoints {
+            set_breakpoints(&mut body);
         }
         let mut headers = vec![("anthropic-version", "2023-06-01")];
         if self.keeps == Keeps::Summary {
@@ -149,5 +160,32 @@ impl TestClient for Anthropic {
         }
         self.keep(&message);
         view
+    }
+}
+
+/// Ends prefixes after the tools, after the system text and at the end of the last two turns, as coding
+/// agents do.
+fn set_breakpoints(body: &mut Value) {
+    for list in ["tools", "system"] {
+        if let Some(parts) = body.get_mut(list) {
+            mark_last(parts);
+        }
+    }
+    let messages = body["messages"].as_array_mut().into_iter().flatten();
+    let users = messages.rev().filter(|message| message["role"] == "user");
+    for (turn, message) in users.enumerate() {
+        // A text keeps its form when its breakpoint moves on.
+        if let Value::String(text) = &message["content"] {
+            message["content"] = json!([{"type": "text", "text": text}]);
+        }
+        if turn < 2 {
+            mark_last(&mut message["content"]);
+        }
+    }
+}
+
+fn mark_last(parts: &mut Value) {
+    if let Some(last) = parts.as_array_mut().and_then(|parts| parts.last_mut()) {
+        last["cache_control"] = json!({"type": "ephemeral"});
     }
 }

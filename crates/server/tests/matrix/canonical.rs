@@ -4,9 +4,7 @@
 use serde_json::{Value, json};
 use throughline_canonical::{Event, Fold};
 
-use crate::test_client::{
-    Call, ClientRequest, ClientView, History, TestClient, list, parameters, text,
-};
+use crate::test_client::{Call, ClientRequest, ClientView, History, TestClient, list, text};
 
 pub(crate) struct CanonicalClient {
     history: History,
@@ -25,10 +23,10 @@ impl TestClient for CanonicalClient {
         &mut self.history
     }
 
-    fn push_results(&mut self, calls: &[Call], result: &str) {
-        let results = calls
+    fn push_each_result(&mut self, results: &[(&Call, &str)]) {
+        let results = results
             .iter()
-            .map(|call| json!({"type": "tool_result", "id": call.id, "content": result}));
+            .map(|(call, result)| json!({"type": "tool_result", "id": call.id, "content": result}));
         let results: Vec<Value> = results.collect();
         self.history.messages.push(json!({"role": "user", "content": results}));
     }
@@ -42,8 +40,16 @@ impl TestClient for CanonicalClient {
         if !stream {
             body["stream"] = false.into();
         }
-        if self.history.tools {
-            body["tools"] = json!([{"name": "lookup", "parameters": parameters()}]);
+        if !self.history.system.is_empty() {
+            body["system"] = self.history.system.as_str().into();
+        }
+        if !self.history.tools.is_empty() {
+            body["tools"] = self.history.tools(|tool| {
+                json!({
+                    "name": tool.name, "description": tool.description,
+                    "parameters": tool.parameters,
+                })
+            });
         }
         ClientRequest { path: self.path.to_owned(), headers: Vec::new(), body }
     }

@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 
 use crate::test_client::{
-    Call, ClientRequest, ClientView, History, TestClient, events, list, parameters, text,
+    Call, ClientRequest, ClientView, History, TestClient, events, list, text,
 };
 
 #[derive(Default)]
@@ -62,10 +62,10 @@ impl TestClient for Gemini {
         self.history.messages.push(json!({"role": "user", "parts": [{"text": text}]}));
     }
 
-    fn push_results(&mut self, calls: &[Call], result: &str) {
-        let parts: Vec<Value> = calls
+    fn push_each_result(&mut self, results: &[(&Call, &str)]) {
+        let parts: Vec<Value> = results
             .iter()
-            .map(|call| {
+            .map(|(call, result)| {
                 let mut response = json!({"name": call.name, "response": {"output": result}});
                 if self.dropped == Dropped::Nothing {
                     response["id"] = call.id.as_str().into();
@@ -82,10 +82,17 @@ impl TestClient for Gemini {
             body["generationConfig"] =
                 json!({"thinkingConfig": {"include_thoughts": true, "thinking_level": "MEDIUM"}});
         }
-        if self.history.tools {
-            body["tools"] = json!([{"functionDeclarations": [
-                {"name": "lookup", "parametersJsonSchema": parameters()},
-            ]}]);
+        if !self.history.system.is_empty() {
+            body["systemInstruction"] = json!({"parts": [{"text": self.history.system}]});
+        }
+        if !self.history.tools.is_empty() {
+            let tools = self.history.tools(|tool| {
+                json!({
+                    "name": tool.name, "description": tool.description,
+                    "parametersJsonSchema": tool.parameters,
+                })
+            });
+            body["tools"] = json!([{"functionDeclarations": tools}]);
         }
         let method = if stream { "streamGenerateContent?alt=sse" } else { "generateContent" };
         ClientRequest {

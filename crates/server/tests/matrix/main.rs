@@ -3,8 +3,10 @@
 //! those in docs/support.md.
 
 mod ag_ui;
+mod agent_session;
 #[allow(dead_code, reason = "the matrix and the tests of state use a part each")]
 mod anthropic;
+mod caching;
 mod canonical;
 mod chat;
 mod gemini;

@@ -3,9 +3,7 @@
 
 use serde_json::{Value, json};
 
-use crate::test_client::{
-    Call, ClientRequest, ClientView, History, TestClient, list, parameters, text,
-};
+use crate::test_client::{Call, ClientRequest, ClientView, History, TestClient, list, text};
 
 pub(crate) struct Ollama {
     history: History,
@@ -26,8 +24,8 @@ impl TestClient for Ollama {
         &mut self.history
     }
 
-    fn push_results(&mut self, calls: &[Call], result: &str) {
-        for call in calls {
+    fn push_each_result(&mut self, results: &[(&Call, &str)]) {
+        for (call, result) in results {
             let mut message = json!({"role": "tool", "tool_name": call.name, "content": result});
             if self.keeps_ids {
                 message["tool_call_id"] = call.id.as_str().into();
@@ -40,11 +38,17 @@ impl TestClient for Ollama {
         let mut body = json!({
             "model": model, "messages": self.history.messages, "stream": stream, "think": self.history.thinking,
         });
-        if self.history.tools {
-            body["tools"] = json!([{
-                "type": "function",
-                "function": {"name": "lookup", "description": "", "parameters": parameters()},
-            }]);
+        if !self.history.system.is_empty() {
+            let system = json!({"role": "system", "content": self.history.system});
+            body["messages"].as_array_mut().expect("a list").insert(0, system);
+        }
+        if !self.history.tools.is_empty() {
+            body["tools"] = self.history.tools(|tool| {
+                json!({"type": "function", "function": {
+                    "name": tool.name, "description": tool.description,
+                    "parameters": tool.parameters,
+                }})
+            });
         }
         ClientRequest { path: "/api/chat".to_owned(), headers: Vec::new(), body }
     }

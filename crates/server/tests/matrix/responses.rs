@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use throughline_testkit::open_responses;
 
 use crate::test_client::{
-    Call, ClientRequest, ClientView, History, TestClient, events, list, parameters, text,
+    Call, ClientRequest, ClientView, History, TestClient, events, list, text,
 };
 
 #[derive(Default)]
@@ -74,10 +74,10 @@ impl TestClient for Responses {
         &mut self.history
     }
 
-    fn push_results(&mut self, calls: &[Call], result: &str) {
-        let results = calls.iter().map(
-            |call| json!({"type": "function_call_output", "call_id": call.id, "output": result}),
-        );
+    fn push_each_result(&mut self, results: &[(&Call, &str)]) {
+        let results = results.iter().map(|(call, result)| {
+            json!({"type": "function_call_output", "call_id": call.id, "output": result})
+        });
         self.history.messages.extend(results);
     }
 
@@ -118,13 +118,16 @@ impl TestClient for Responses {
         if let Keeps::Conversation(id) = &self.keeps {
             body["conversation"] = id.as_str().into();
         }
-        if self.history.tools {
-            body["tools"] = json!([{
-                "type": "function",
-                "name": "lookup",
-                "parameters": parameters(),
-                "strict": false,
-            }]);
+        if !self.history.system.is_empty() {
+            body["instructions"] = self.history.system.as_str().into();
+        }
+        if !self.history.tools.is_empty() {
+            body["tools"] = self.history.tools(|tool| {
+                json!({
+                    "type": "function", "name": tool.name, "description": tool.description,
+                    "parameters": tool.parameters, "strict": false,
+                })
+            });
         }
         Self::request("/v1/responses", body)
     }

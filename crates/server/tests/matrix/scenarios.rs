@@ -14,6 +14,7 @@ use crate::chat::Chat;
 use crate::gemini::{Dropped, Gemini};
 use crate::ollama::Ollama;
 use crate::responses::Responses;
+use crate::table::panic_text;
 use crate::test_client::{ClientView, TestClient, send_turn};
 use crate::ui_stream::UiStream;
 use crate::upstreams::Upstream;
@@ -53,11 +54,41 @@ pub(crate) const SCENARIOS: &[&str] = &[
     "parallel tools",
     "redacted",
     "tool loop",
+    "cache",
     "switch",
 ];
 
 /// Counts the conversations.
 static SESSIONS: AtomicUsize = AtomicUsize::new(0);
+
+/// Creates the client with this name.
+pub(crate) fn test_client(name: &str) -> Box<dyn TestClient> {
+    match name {
+        "anthropic" => Box::new(Anthropic::default()),
+        "anthropic, thinking dropped" => Box::new(Anthropic::without_thinking()),
+        "anthropic, compaction" => Box::new(Anthropic::compacting()),
+        "openai_chat" => Box::new(Chat::new(true)),
+        "openai_chat, reasoning dropped" => Box::new(Chat::new(false)),
+        "openai_responses" => Box::new(Responses::default()),
+        "openai_responses, reasoning dropped" => Box::new(Responses::without_reasoning()),
+        "openai_responses, history kept here" => Box::new(Responses::stateful()),
+        "openai_responses, compaction" => Box::new(Responses::compacting()),
+        "gemini" => Box::new(Gemini::default()),
+        "gemini, ids and signatures dropped" => {
+            Box::new(Gemini::dropping(Dropped::IdsAndSignatures))
+        }
+        "gemini, all dropped" => Box::new(Gemini::dropping(Dropped::All)),
+        "ui_stream" => Box::new(UiStream::default()),
+        "ndjson" => Box::new(CanonicalClient::new("/ndjson/chat")),
+        "events" => Box::new(CanonicalClient::new("/v1/stream")),
+        "ag_ui" => Box::new(AgUi::new(false)),
+        "ag_ui, before 1.0" => Box::new(AgUi::new(true)),
+        "ollama" => Box::new(Ollama::new(true, true)),
+        "ollama, ids dropped" => Box::new(Ollama::new(false, true)),
+        "ollama, all dropped" => Box::new(Ollama::new(false, false)),
+        other => panic!("no test client is called `{other}`"),
+    }
+}
 
 /// The result of one cell.
 #[derive(Debug, Default)]
@@ -91,58 +122,7 @@ impl TestBed {
 
     /// Runs one cell.
     pub(crate) async fn run_cell(&self, client: &str, scenario: &str, stream: bool) -> Outcome {
-        match client {
-            "anthropic" => self.run_with(Anthropic::default(), scenario, stream).await,
-            "anthropic, compaction" => {
-                self.run_with(Anthropic::compacting(), scenario, stream).await
-            }
-            "openai_responses, compaction" => {
-                self.run_with(Responses::compacting(), scenario, stream).await
-            }
-            "openai_chat" => self.run_with(Chat::new(true), scenario, stream).await,
-            "openai_responses" => self.run_with(Responses::default(), scenario, stream).await,
-            "openai_responses, history kept here" => {
-                self.run_with(Responses::stateful(), scenario, stream).await
-            }
-            "gemini" => self.run_with(Gemini::default(), scenario, stream).await,
-            "gemini, ids and signatures dropped" => {
-                let client = Gemini::dropping(Dropped::IdsAndSignatures);
-                self.run_with(client, scenario, stream).await
-            }
-            "gemini, all dropped" => {
-                self.run_with(Gemini::dropping(Dropped::All), scenario, stream).await
-            }
-            "anthropic, thinking dropped" => {
-                self.run_with(Anthropic::without_thinking(), scenario, stream).await
-            }
-            "openai_responses, reasoning dropped" => {
-                self.run_with(Responses::without_reasoning(), scenario, stream).await
-            }
-            "ui_stream" => self.run_with(UiStream::default(), scenario, stream).await,
-            "ndjson" => self.run_with(CanonicalClient::new("/ndjson/chat"), scenario, stream).await,
-            "events" => self.run_with(CanonicalClient::new("/v1/stream"), scenario, stream).await,
-            "ag_ui" => self.run_with(AgUi::new(false), scenario, stream).await,
-            "ag_ui, before 1.0" => self.run_with(AgUi::new(true), scenario, stream).await,
-            "ollama" => self.run_with(Ollama::new(true, true), scenario, stream).await,
-            "ollama, ids dropped" => {
-                self.run_with(Ollama::new(false, true), scenario, stream).await
-            }
-            "ollama, all dropped" => {
-                self.run_with(Ollama::new(false, false), scenario, stream).await
-            }
-            "openai_chat, reasoning dropped" => {
-                self.run_with(Chat::new(false), scenario, stream).await
-            }
-            other => panic!("no test client is called `{other}`"),
-        }
-    }
-
-    async fn run_with(
-        &self,
-        mut test_client: impl TestClient,
-        scenario: &str,
-        stream: bool,
-    ) -> Outcome {
+        let mut test_client = test_client(client);
         // The conversations of other cells begin with the same words.
         let session = format!("{scenario} {}", SESSIONS.fetch_add(1, Relaxed));
         test_client.history().session = Some(Box::leak(session.into()));
@@ -152,6 +132,7 @@ impl TestBed {
         self.gateway.switch("one").await;
         let mut run = ScenarioRun {
             bed: self,
+            client,
             shows_reasoning: self.upstreams[0].shows_reasoning,
             test_client,
             stream,
@@ -161,10 +142,7 @@ impl TestBed {
         let result = AssertUnwindSafe(run.run(scenario)).catch_unwind();
         let panicked = result.await.err();
         let mut outcome = run.outcome;
-        outcome.mismatches.extend(panicked.map(|panic| {
-            let text = panic.downcast_ref::<String>().cloned();
-            text.unwrap_or_else(|| "panicked".to_owned())
-        }));
+        outcome.mismatches.extend(panicked.map(panic_text));
         for simulator in [&self.one, &self.other] {
             for seen in simulator.received().await {
                 if !seen.refusal.is_empty() {
@@ -177,16 +155,18 @@ impl TestBed {
 }
 
 /// One run of a scenario.
-struct ScenarioRun<'a, S> {
+struct ScenarioRun<'a> {
     bed: &'a TestBed,
+    /// The client's name.
+    client: &'a str,
     /// Whether the current upstream shows reasoning.
     shows_reasoning: bool,
-    test_client: S,
+    test_client: Box<dyn TestClient>,
     stream: bool,
     outcome: Outcome,
 }
 
-impl<S: TestClient> ScenarioRun<'_, S> {
+impl ScenarioRun<'_> {
     async fn run(&mut self, scenario: &str) {
         let thinking = scenario != "plain";
         self.test_client.set_thinking(thinking);
@@ -228,6 +208,7 @@ impl<S: TestClient> ScenarioRun<'_, S> {
                 self.test_client.push_user("ponder this");
                 self.expect_reply("First this, then that.", "I have thought.", &[]).await;
             }
+            "cache" => self.run_cached().await,
             "tool loop" | "switch" => {
                 self.test_client.offer_tool();
                 self.test_client.push_user("use one tool");
@@ -247,10 +228,26 @@ impl<S: TestClient> ScenarioRun<'_, S> {
         }
     }
 
+    /// Sends a long system text twice. The second time, it comes from the upstream's cache.
+    async fn run_cached(&mut self) {
+        let upstream = self.bed.upstreams[0];
+        let history = self.test_client.history();
+        history.system = "Rows have a key and a colour. ".repeat(700);
+        history.sets_breakpoints = upstream.gets_breakpoints_of(self.client);
+        self.test_client.push_user("ponder this");
+        self.expect_reply("First this, then that.", "I have thought.", &[]).await;
+        self.test_client.push_user("ponder that");
+        self.expect_reply("First this, then that.", "I have thought.", &[]).await;
+        let share = self.bed.one.last_received().await.cache;
+        if upstream.has_cache() && share.hit_rate() < 0.9 {
+            self.outcome.mismatches.push(format!("too little came from the cache: {share:?}"));
+        }
+    }
+
     async fn send_turn(&mut self) -> ClientView {
         let client = &self.bed.gateway.client;
         let (view, answer) =
-            send_turn(&mut self.test_client, client, "some-model", self.stream).await;
+            send_turn(&mut *self.test_client, client, "some-model", self.stream).await;
         self.record_losses(&answer);
         view
     }

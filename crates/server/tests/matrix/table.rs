@@ -1,5 +1,6 @@
 //! Runs the matrix, and compares its table with docs/support.md.
 
+use std::any::Any;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
@@ -9,10 +10,10 @@ use throughline_codec::dialects::{CLIENT, UPSTREAM};
 use crate::scenarios::{CLIENTS, Outcome, SCENARIOS, TestBed};
 use crate::upstreams::{UPSTREAMS, Upstream};
 
-/// If set, the test writes `docs/support.md`.
-const BLESS: &str = "BLESS";
+/// If set, the tests write their pages.
+pub(crate) const BLESS: &str = "BLESS";
 /// If set, the test runs only the cells whose name contains this text.
-const ONLY: &str = "MATRIX";
+pub(crate) const ONLY: &str = "MATRIX";
 
 /// Runs every client over every upstream in every scenario, streamed and whole.
 ///
@@ -51,7 +52,7 @@ async fn every_client_works_with_every_upstream_without_refusals() {
     println!("{page}");
     assert!(mismatches.is_empty(), "{mismatches}");
     if only.is_empty() {
-        compare_with_docs(&page);
+        compare_with_docs("support.md", |_| page);
     }
 }
 
@@ -85,6 +86,11 @@ fn switch_target(upstream: &Upstream) -> Upstream {
         at if at % 2 == 0 && at + 1 < UPSTREAMS.len() => UPSTREAMS[at + 1],
         _ => UPSTREAMS[0],
     }
+}
+
+/// Returns what a panic said.
+pub(crate) fn panic_text(panic: Box<dyn Any + Send>) -> String {
+    panic.downcast::<String>().map_or_else(|_| "panicked".to_owned(), |text| *text)
 }
 
 fn cell_text(outcome: &Outcome) -> String {
@@ -125,7 +131,9 @@ fn page(tables: &[String]) -> String {
          The test runs each cell with a streamed and with a whole reply, against strict simulators. No simulator \
          refuses a request, and every client gets the same reasoning, text and tool calls from every upstream. A \
          cell shows the losses that the gateway reports, or `whole` if nothing is lost. The scenario *switch* \
-         changes the backend in the middle of a tool loop, to the upstream in the last column.\n",
+         changes the backend in the middle of a tool loop, to the upstream in the last column. In the scenario \
+         *cache* the second request reads a long system text from the upstream's prompt cache, except over \
+         `ollama`; [caching.md](caching.md) has hit rates.\n",
     );
     for table in tables {
         let _ = write!(page, "\n{table}");
@@ -167,15 +175,17 @@ fn replay_words(replay: Replay) -> &'static str {
     }
 }
 
-fn compare_with_docs(page: &str) {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/support.md");
+/// Compares a page of the docs with what it must be, given what it is now. Writes it if [`BLESS`] is set.
+pub(crate) fn compare_with_docs(name: &str, page: impl FnOnce(&str) -> String) {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(name);
+    let documented = std::fs::read_to_string(&path).unwrap_or_default();
+    let page = page(&documented);
     if std::env::var_os(BLESS).is_some() {
         std::fs::write(&path, page).expect("the page is written");
         return;
     }
-    let documented = std::fs::read_to_string(&path).unwrap_or_default();
     assert!(
         documented == page,
-        "docs/support.md does not match the matrix; run with `{BLESS}=1` to write it:\n{page}"
+        "docs/{name} does not match the matrix; run with `{BLESS}=1` to write it:\n{page}"
     );
 }

@@ -33,10 +33,30 @@ pub(crate) struct ClientRequest {
 pub(crate) struct History {
     /// Messages in the client's dialect.
     pub(crate) messages: Vec<Value>,
+    /// The system text, or an empty string.
+    pub(crate) system: String,
     pub(crate) thinking: bool,
-    pub(crate) tools: bool,
+    pub(crate) tools: Vec<OfferedTool>,
+    /// Whether a client that can say it marks the prefixes that are worth caching.
+    pub(crate) sets_breakpoints: bool,
     /// The name of the conversation, for the gateway.
     pub(crate) session: Option<&'static str>,
+}
+
+/// A tool in the requests.
+#[derive(Clone, Debug)]
+pub(crate) struct OfferedTool {
+    pub(crate) name: String,
+    pub(crate) description: String,
+    /// The JSON schema of its parameters.
+    pub(crate) parameters: Value,
+}
+
+impl History {
+    /// Returns the tools as a client writes them.
+    pub(crate) fn tools(&self, write: impl Fn(&OfferedTool) -> Value) -> Value {
+        self.tools.iter().map(write).collect()
+    }
 }
 
 /// A client with its conversation.
@@ -49,15 +69,24 @@ pub(crate) trait TestClient: Send {
     }
     /// Adds the tool `lookup` to the requests.
     fn offer_tool(&mut self) {
-        self.history().tools = true;
+        self.history().tools = vec![OfferedTool {
+            name: "lookup".to_owned(),
+            description: "Finds a row".to_owned(),
+            parameters: parameters(),
+        }];
     }
     /// Appends a user message.
     fn push_user(&mut self, text: &str) {
         let view = json!({"role": "user", "content": text});
         self.history().messages.push(view);
     }
+    /// Appends the same result for every tool call.
+    fn push_results(&mut self, calls: &[Call], result: &str) {
+        let results: Vec<(&Call, &str)> = calls.iter().map(|call| (call, result)).collect();
+        self.push_each_result(&results);
+    }
     /// Appends the results of tool calls.
-    fn push_results(&mut self, calls: &[Call], result: &str);
+    fn push_each_result(&mut self, results: &[(&Call, &str)]);
     /// Returns a request that comes before the next one, such as one that compacts the conversation.
     fn request_before(&self, _: &str) -> Option<ClientRequest> {
         None
@@ -111,7 +140,7 @@ pub(crate) async fn send(request: &ClientRequest, client: &Client) -> Answer {
     client.send(Method::POST, &request.path, &headers, body).await
 }
 
-/// Returns the JSON schema of the tool's parameters.
+/// Returns the JSON schema of the parameters of `lookup`.
 pub(crate) fn parameters() -> Value {
     json!({
         "type": "object",

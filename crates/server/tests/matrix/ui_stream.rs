@@ -3,9 +3,7 @@
 
 use serde_json::{Value, json};
 
-use crate::test_client::{
-    Call, ClientRequest, ClientView, History, TestClient, events, parameters, text,
-};
+use crate::test_client::{Call, ClientRequest, ClientView, History, TestClient, events, text};
 
 #[derive(Default)]
 pub(crate) struct UiStream {
@@ -38,11 +36,12 @@ impl TestClient for UiStream {
         self.history.messages.push(json!({"id": id, "role": "user", "parts": parts}));
     }
 
-    fn push_results(&mut self, calls: &[Call], result: &str) {
+    fn push_each_result(&mut self, results: &[(&Call, &str)]) {
         for part in self.parts() {
-            if calls.iter().any(|call| part["toolCallId"] == *call.id) {
+            let is_result = |(call, _): &&(&Call, &str)| part["toolCallId"] == *call.id;
+            if let Some((_, result)) = results.iter().find(is_result) {
                 part["state"] = "output-available".into();
-                part["output"] = result.into();
+                part["output"] = (*result).into();
             }
         }
     }
@@ -55,8 +54,18 @@ impl TestClient for UiStream {
             "model": model,
             "reasoning_effort": if self.history.thinking { "medium" } else { "none" },
         });
-        if self.history.tools {
-            body["tools"] = json!({"lookup": {"inputSchema": parameters()}});
+        if !self.history.system.is_empty() {
+            let parts = json!([{"type": "text", "text": self.history.system}]);
+            let system = json!({"id": "system", "role": "system", "parts": parts});
+            body["messages"].as_array_mut().expect("a list").insert(0, system);
+        }
+        if !self.history.tools.is_empty() {
+            let tools = self.history.tools.iter().map(|tool| {
+                let written =
+                    json!({"description": tool.description, "inputSchema": tool.parameters});
+                (tool.name.clone(), written)
+            });
+            body["tools"] = Value::Object(tools.collect());
         }
         ClientRequest { path: "/ui/chat".to_owned(), headers: Vec::new(), body }
     }

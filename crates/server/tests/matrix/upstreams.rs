@@ -106,6 +106,17 @@ say = [{ thinking = "That is all." }, { text = "Blue, then green." }]
 "#;
 
 impl Upstream {
+    /// Whether its simulator caches prompts.
+    pub(crate) fn has_cache(&self) -> bool {
+        self.dialect != "ollama"
+    }
+
+    /// Whether a client of this name sets breakpoints for its cache.
+    pub(crate) fn gets_breakpoints_of(&self, client: &str) -> bool {
+        let in_front_of_claude = matches!(self.variant, "openrouter" | "litellm");
+        client.starts_with("anthropic") || client.starts_with("openai_chat") && in_front_of_claude
+    }
+
     /// Starts its simulator.
     pub(crate) async fn start(&self, identity: &str) -> Simulator {
         self.start_with(identity, SCENARIO).await
