@@ -44,7 +44,7 @@ export function check(condition, message) {
 }
 
 /** Sends a request without an SDK: to the admin API or to a recording. */
-async function http(method, url, body) {
+export async function http(method, url, body) {
   const reply = await fetch(url, {
     method,
     headers: { "content-type": "application/json" },

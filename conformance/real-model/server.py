@@ -1,12 +1,17 @@
 """A real model on a real server: llama.cpp with a small chat model.
 
-    python server.py --port 8091 --reasoning field|inline
+    python server.py --port 8091 --reasoning inline|field|implicit
 
-The model was not trained to think. So the chat template (`field`) or the grammar
-(`inline`) opens `<think>`, and the grammar closes it before the answer begins.
-The text is real, token by token, at the pace of a real server. With `field` the
-server removes the tags and sends reasoning in a field of its own; with `inline`
-the tags stay in the content.
+- `inline`: the model writes `<think>` tags, and the server leaves them in the content.
+- `field`: the chat template opens `<think>`; the server removes the tags and sends
+  reasoning in a field of its own.
+- `implicit`: the template opens `<think>`, and the server sends the model's text as it
+  is: reasoning without an opening tag, and calls of tools as text.
+
+The model was not trained to think. A grammar makes it think before it answers. The
+text is real, token by token, at the pace of a real server. If a request has tools,
+llama.cpp uses a grammar of its own instead (except with `implicit`), so the template
+shows two examples of a call. The model follows them by itself.
 
 The server uses one thread: more threads would compete with the other processes.
 """
@@ -18,9 +23,31 @@ import signal
 
 import xllamacpp
 
-# The model's own format of turns. It includes earlier reasoning, so that the size of
-# the prompt shows whether the client and the gateway sent it back.
+# The model's own format of turns, with calls as Hermes and Qwen write them. It includes
+# earlier reasoning, calls and results, so that the size of the prompt shows whether the
+# client and the gateway sent them back.
 TEMPLATE = """\
+{%- if tools -%}
+<|im_start|>system
+You may call these functions:
+<tools>
+{% for tool in tools -%}
+{{ tool | tojson }}
+{% endfor -%}
+</tools><|im_end|>
+{% for city in ["Rome", "Oslo", "Tokyo"] -%}
+<|im_start|>user
+What is the weather like in {{ city }}?<|im_end|>
+<|im_start|>assistant
+<think>
+The user wants to know the weather in {{ city }}.
+</think>
+
+<tool_call>
+{"name": "get_weather", "arguments": {"city": "{{ city }}"}}
+</tool_call><|im_end|>
+{% endfor -%}
+{% endif -%}
 {%- for message in messages -%}
 <|im_start|>{{ message.role }}
 {% if message.reasoning_content -%}
@@ -29,7 +56,13 @@ TEMPLATE = """\
 </think>
 
 {% endif -%}
-{{ message.content }}<|im_end|>
+{{ message.content }}
+{%- for call in message.tool_calls %}
+<tool_call>
+{"name": "{{ call.function.name }}", "arguments": {{ call.function.arguments | tojson }}}
+</tool_call>
+{%- endfor -%}
+<|im_end|>
 {% endfor -%}
 {%- if add_generation_prompt -%}
 <|im_start|>assistant
@@ -37,11 +70,12 @@ TEMPLATE = """\
 OPENED = "<think>\n"
 TEMPLATE_END = "{%- endif -%}\n"
 
-# A thought of one to a few sentences, then an answer; neither may contain a tag.
+# A thought of one to a few sentences, then an answer or a call; none may contain a tag.
 GRAMMAR = r"""
-root ::= %s thought "\n</think>\n\n" answer
+root ::= %s thought "\n</think>\n\n" (answer | call)
 thought ::= [A-Z] [^<\n]{40,160} "."
 answer ::= [A-Z] [^<]{10,200} "."
+call ::= "<tool_call>\n{\"name\": \"get_weather\", \"arguments\": {\"city\": \"" [A-Z] [A-Za-z ]{1,20} "\"}}\n</tool_call>"
 """
 
 
@@ -57,14 +91,17 @@ def weights():
     return files[0]
 
 
-def parameters(port, inline):
+def parameters(port, reasoning):
+    inline = reasoning == "inline"
     params = xllamacpp.CommonParams()
     params.model.path = str(weights())
     # The name of a family whose template opens the reasoning, like the template above.
     params.model_alias = {"qwq-smollm2"}
     params.hostnames = ["127.0.0.1"]
     params.port = port
-    params.n_ctx = 4096
+    params.n_ctx = 8192
+    # A model as small as this one may repeat itself without end.
+    params.n_predict = 400
     params.n_parallel = 1
     params.cpuparams.n_threads = 1
     params.cpuparams_batch.n_threads = 1
@@ -76,6 +113,7 @@ def parameters(port, inline):
         if inline
         else xllamacpp.common_reasoning_format.COMMON_REASONING_FORMAT_DEEPSEEK
     )
+    params.force_pure_content_parser = reasoning == "implicit"
     opening = r'"<think>\n"' if inline else ""
     params.sampling.grammar = xllamacpp.CommonGrammar(
         xllamacpp.common_grammar_type.COMMON_GRAMMAR_TYPE_USER, GRAMMAR % opening
@@ -89,9 +127,9 @@ def parameters(port, inline):
 def main():
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     arguments.add_argument("--port", type=int, required=True)
-    arguments.add_argument("--reasoning", choices=["field", "inline"], required=True)
+    arguments.add_argument("--reasoning", choices=["inline", "field", "implicit"], required=True)
     options = arguments.parse_args()
-    server = xllamacpp.Server(parameters(options.port, options.reasoning == "inline"))
+    server = xllamacpp.Server(parameters(options.port, options.reasoning))
     print(f"a real model listening on {server.listening_address}", flush=True)
     signal.sigwait({signal.SIGINT, signal.SIGTERM})
 

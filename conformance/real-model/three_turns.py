@@ -1,11 +1,12 @@
-"""Three SDKs, three turns each, through the gateway to a real model.
+"""Three SDKs, two conversations of three turns each, through the gateway to a real model.
 
-    python three_turns.py inline|field
+    python three_turns.py inline|field|implicit
 
-Reasoning must arrive as reasoning and text as text, whatever the server's format
-is. The gateway measures the times (`/admin/turns`).
+Reasoning must arrive as reasoning, text as text and a call as a call, whatever the
+server's format is, and the next prompt must contain them all. The gateway measures the times (`/admin/turns`).
 """
 
+import itertools
 import sys
 import time
 
@@ -20,50 +21,78 @@ QUESTIONS = [
     "Say that again in other words.",
 ]
 
-# For each client: its name in the table, its conversation, its model and its stop reason.
+# For each client: its name in the table, its conversation, its model and its stop reasons
+# of a turn that calls a tool, and of one that does not.
 CLIENTS = [
-    ("anthropic", anthropic_messages.Conversation, "claude-opus-5", "end_turn"),
-    ("responses", openai_responses.Conversation, "gpt-5.2", "completed"),
-    ("gemini", google_genai.Conversation, "gemini-3-pro", "STOP"),
+    ("anthropic", anthropic_messages.Conversation, "claude-opus-5", ("tool_use", "end_turn")),
+    ("responses", openai_responses.Conversation, "gpt-5.2", ("completed", "completed")),
+    ("gemini", google_genai.Conversation, "gemini-3-pro", ("STOP", "STOP")),
 ]
 
+# A question or a result has at least so many tokens, with the template's text around it.
+MIN_ADDED_TOKENS = 10
 
 # The ids of the turns that were read already.
 SEEN = set()
 
 HEAD = [
-    "| reasoning | client | turn | prompt tokens | first thinking ms | first text ms | all ms "
+    "| reasoning | backend | client | conversation | turn | prompt tokens | first thinking ms | first text ms | all ms "
     "| tokens | tokens/s |",
-    "|---|---|---|---|---|---|---|---|---|",
+    "|---|---|---|---|---|---|---|---|---|---|---|",
 ]
 
 
-def three_turns(start, model, stop):
-    """Sends three questions; returns the gateway's report of each turn."""
+def questions(start, model, stops):
+    """Sends three questions; yields each turn and the gateway's report of it."""
     conversation = start(model, tools=False)
-    rows = []
-    written = 0
-    for number, question in enumerate(QUESTIONS, 1):
-        where = f"turn {number}"
+    for question in QUESTIONS:
         turn = conversation.say(question)
-        harness.check(turn.reasoning.strip(), f"{where}: there is no reasoning")
-        harness.check(turn.text.strip(), f"{where}: there is no text")
+        harness.check(turn.text.strip(), "there is no text")
+        harness.check(turn.stop == stops[1], f"the stop reason is {turn.stop!r}")
+        harness.check(not turn.calls, f"there are calls: {turn.calls}")
+        yield turn
+
+
+def tool_loop(start, model, stops):
+    """Asks a question and answers two calls; the third reply calls again."""
+    conversation = start(model)
+    turn = conversation.say("What is the weather like in Paris?")
+    ids = set()
+    for number in (1, 2, 3):
+        harness.check(len(turn.calls) == 1, f"not one call: {turn.calls}, text {turn.text!r}")
+        [call] = turn.calls
+        harness.check(call.name == harness.TOOL, f"the called tool is {call.name!r}")
+        harness.check(call.arguments.get("city"), f"the arguments are {call.arguments}")
+        harness.check(call.id and call.id not in ids, f"the id {call.id!r} is not new")
+        harness.check(turn.stop == stops[0], f"the stop reason is {turn.stop!r}")
+        ids.add(call.id)
+        yield turn
+        if number < 3:
+            turn = conversation.answer([(call, harness.RESULT)])
+
+
+def checked(turns, model):
+    """Checks what the turns of both conversations have in common; returns the gateway's reports."""
+    reports = []
+    written = 0
+    for turn in turns:
+        harness.check(turn.reasoning.strip(), "there is no reasoning")
         for kind, text in (("text", turn.text), ("reasoning", turn.reasoning)):
-            harness.check("think>" not in text, f"{where}: the {kind} has a tag: {text!r}")
-        harness.check(turn.stop == stop, f"{where}: the stop reason is {turn.stop!r}")
-        harness.check(turn.signatures, f"{where}: the reasoning has no signature")
-        harness.check(turn.model == model, f"{where}: the reply names the model {turn.model!r}")
-        harness.check(turn.output_tokens > 0, f"{where}: the usage has no output tokens")
-        rows.append(newest_turn())
-        # The reasoning is a part of the output, so the next prompt must contain it too.
-        prompt = prompt_tokens(rows[-1])
+            for tag in ("think>", "tool_call>"):
+                harness.check(tag not in text, f"the {kind} has a tag: {text!r}")
+        harness.check(turn.signatures, "the reasoning has no signature")
+        harness.check(turn.model == model, f"the reply names the model {turn.model!r}")
+        harness.check(turn.output_tokens > 0, "the usage has no output tokens")
+        reports.append(newest_turn())
+        # Reasoning and calls are a part of the output, so the next prompt must contain them too.
+        prompt = prompt_tokens(reports[-1])
         harness.check(
-            prompt > written,
-            f"{where}: the prompt has {prompt} tokens, but the turn before had {written} "
-            "with its output: a part of the history is missing",
+            prompt >= written + MIN_ADDED_TOKENS,
+            f"the prompt has {prompt} tokens, but the turn before had {written} with its "
+            "output: a part of the history is missing",
         )
-        written = prompt + rows[-1]["usage"]["output"]
-    return rows
+        written = prompt + reports[-1]["usage"]["output"]
+    return reports
 
 
 def newest_turn():
@@ -83,29 +112,33 @@ def prompt_tokens(turn):
     return sum(turn["usage"].get(kind) or 0 for kind in kinds)
 
 
-def row(reasoning, name, number, turn):
+def row(turn):
     times = turn["ms"]
     streaming_ms = max(times["total"] - (times["first_byte"] or 0), 1)
     tokens = turn["usage"].get("output") or 0
-    return (
-        f"| {reasoning} | {name} | {number} | {prompt_tokens(turn)} | {times['first_thinking']} | {times['first_text']} "
-        f"| {times['total']} | {tokens} | {1000 * tokens / streaming_ms:.0f} |"
-    )
+    cells = [prompt_tokens(turn), times["first_thinking"], times.get("first_text") or "", times["total"]]
+    return [*cells, tokens, f"{1000 * tokens / streaming_ms:.0f}"]
 
 
 def main():
     reasoning = sys.argv[1]
     failed = 0
     table = []
-    for name, start, model, stop in CLIENTS:
+    backends = harness.http("GET", f"{harness.GATEWAY}/admin/backends")["backends"]
+    runs = itertools.product([entry["name"] for entry in backends], CLIENTS, (questions, tool_loop))
+    for backend, (client, start, model, stops), conversation in runs:
+        names = [reasoning, backend, client, conversation.__name__.replace("_", " ")]
         try:
-            turns = three_turns(start, model, stop)
+            harness.http("POST", f"{harness.GATEWAY}/admin/switch", {"backend": backend})
+            turns = checked(conversation(start, model, stops), model)
+            harness.check(len(turns) == 3, f"{len(turns)} turns, not three")
         except Exception as failure:  # an SDK may raise anything
             failed += 1
-            print(f"FAILED  {reasoning}, {name}\n        {harness.describe(failure)}", flush=True)
+            print(f"FAILED  {', '.join(names)}\n        {harness.describe(failure)}", flush=True)
             continue
-        print(f"ok      {reasoning}, {name}: three turns", flush=True)
-        table.extend(row(reasoning, name, number, turn) for number, turn in enumerate(turns, 1))
+        print(f"ok      {', '.join(names)}", flush=True)
+        for number, turn in enumerate(turns, 1):
+            table.append(f"| {' | '.join(map(str, [*names, number, *row(turn)]))} |")
     print("\n" + "\n".join(HEAD + table) + "\n", flush=True)
     return 1 if failed else 0
 

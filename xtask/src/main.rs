@@ -40,7 +40,7 @@ Usage: cargo xtask COMMAND
   fuzz [TARGET]      run one fuzz target, or each of them in turn
      --seconds N     time for each target (60)
   conformance        run official Python and Node SDKs against the gateway
-  real-model         run three SDKs against a small real model through the gateway
+  real-model         run clients against a small real model through the gateway
   bench-across       measure translation between every two dialects
   bench-proxy        compare the gateway with nginx
      --quick         one short round for each case

@@ -88,20 +88,25 @@ pub(crate) fn node(name: &str, source: &Path) -> Result<PathBuf, Missing> {
         install(packages.current_dir(&folder))?;
         record_installed(&folder, &pins)?;
     }
-    let sdks = folder.join("sdks");
-    // A script that was removed from the source must not run again.
-    if sdks.exists() {
-        std::fs::remove_dir_all(&sdks)
-            .map_err(|error| format!("cannot empty `{}`: {error}", sdks.display()))?;
-    }
-    make(&sdks)?;
     for script in scripts(source, "js")? {
         copy(&script, &folder)?;
     }
-    for script in scripts(&source.join("sdks"), "js")? {
-        copy(&script, &sdks)?;
-    }
+    copy_scripts(&source.join("sdks"), &folder.join("sdks"))?;
     Ok(folder)
+}
+
+/// Copies the scripts for Node of one folder to another, which has no others afterwards.
+pub(crate) fn copy_scripts(source: &Path, folder: &Path) -> Result<(), Failure> {
+    // A script that was removed from the source must not run again.
+    if folder.exists() {
+        std::fs::remove_dir_all(folder)
+            .map_err(|error| format!("cannot empty `{}`: {error}", folder.display()))?;
+    }
+    make(folder)?;
+    for script in scripts(source, "js")? {
+        copy(&script, folder)?;
+    }
+    Ok(())
 }
 
 /// The files in a folder that end in `extension`, by name.
