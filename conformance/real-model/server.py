@@ -73,10 +73,14 @@ TEMPLATE_END = "{%- endif -%}\n"
 # A thought of one to a few sentences, then an answer or a call; none may contain a tag.
 GRAMMAR = r"""
 root ::= %s thought "\n</think>\n\n" (answer | call)
-thought ::= [A-Z] [^<\n]{40,160} "."
+thought ::= [A-Z] [ -;=-~]{40,160} "."
 answer ::= [A-Z] [^<]{10,200} "."
 call ::= "<tool_call>\n{\"name\": \"get_weather\", \"arguments\": {\"city\": \"" [A-Z] [A-Za-z ]{1,20} "\"}}\n</tool_call>"
 """
+
+# More than the grammar's longest thought has: it is ASCII, so a token has at least one character.
+# If this limit were lower, llama.cpp would spoil thoughts that the grammar continues.
+MAX_THOUGHT_TOKENS = 200
 
 
 def weights():
@@ -100,8 +104,10 @@ def parameters(port, reasoning):
     params.hostnames = ["127.0.0.1"]
     params.port = port
     params.n_ctx = 8192
-    # A model as small as this one may repeat itself without end.
+    # A model as small as this one may repeat itself without end: in an answer, and in a thought if
+    # the request has a grammar of its own (tools, structured output).
     params.n_predict = 400
+    params.sampling.reasoning_budget_tokens = MAX_THOUGHT_TOKENS
     params.n_parallel = 1
     params.cpuparams.n_threads = 1
     params.cpuparams_batch.n_threads = 1
