@@ -44,10 +44,13 @@ export class Agent {
     writeFileSync(path, text);
   }
 
-  /** Runs the README's recipe for a gateway at `url`, with more arguments; returns its output. */
-  async run(url, more) {
+  /**
+   * Runs the README's recipe for a gateway at `url`, with more arguments; returns its output. `adapt`
+   * changes the text of a file.
+   */
+  async run(url, more, adapt = (text) => text) {
     const { files, command } = recipe(this.name, url);
-    for (const [file, text] of Object.entries(files)) this.write(file, text);
+    for (const [file, text] of Object.entries(files)) this.write(file, adapt(text));
     return this.shell(`${command} "$@"`, more);
   }
 

@@ -15,8 +15,9 @@ use crate::packages::{self, Missing};
 use crate::ports;
 use crate::workspace;
 
-/// Limit for one script; the slowest takes a few seconds on an idle machine.
-const SCRIPT_TIMEOUT: Duration = Duration::from_secs(90);
+/// Limit for one script. The slowest starts an agent five times, which takes half a minute on an idle
+/// machine.
+const SCRIPT_TIMEOUT: Duration = Duration::from_secs(180);
 
 /// A language and how to prepare its scripts.
 struct Language {
