@@ -50,10 +50,8 @@ pub(crate) fn run() -> Result<(), Failure> {
         server: installed(packages::python("real-model", &requirements("real-model")))?,
         scripts: installed(node_scripts())?,
     };
-    let failures: Vec<Failure> = REASONING_FORMATS
-        .iter()
-        .flat_map(|format| installed.run_with(format).err())
-        .collect();
+    let failures: Vec<Failure> =
+        REASONING_FORMATS.iter().flat_map(|format| installed.run_with(format).err()).collect();
     if failures.is_empty() { Ok(()) } else { Err(failures.join("\n")) }
 }
 

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use throughline_canonical::{
     Amount, Block, CacheBreakpoints, Fault, Loss, LossReason, LossSubject, Lossy, Message, Prefix,
-    Request, Role, Show, ThinkingSetting, Tool,
+    Request, Role, Show, ThinkingSetting, Tool, ToolChoice,
 };
 use throughline_codec::dialects::profile::{BlockRules, MessageOrder, Profile, Replay};
 use throughline_codec::dialects::{
@@ -562,9 +562,13 @@ impl TranslatedPlan {
             thinking: self.thinking.amount.map(|amount| amount != Amount::Off),
         };
         // Unknown families are refused at start-up.
-        let Ok(recipe) = evidence.recipe() else {
+        let Ok(mut recipe) = evidence.recipe() else {
             return reader;
         };
+        if self.accepted.request.tool_choice == Some(ToolChoice::None) {
+            // Some models write calls although they may not. The client would run them.
+            recipe.tools.clear();
+        }
         let options = Options {
             tools: tools(&self.accepted.request.tools).map(Arc::new),
             on_error: raw.on_error,

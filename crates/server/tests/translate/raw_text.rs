@@ -1,6 +1,7 @@
 //! Backends whose models write reasoning and tool calls into plain text: every client gets them
 //! separately.
 
+use serde_json::json;
 use throughline_testkit::block_fates;
 
 use crate::stream_reading::{error_message, read_stream};
@@ -154,6 +155,42 @@ async fn invalid_tool_call_is_an_error_or_text_as_configured() {
             if fails {
                 let message = error_message(dialect, &answer.json());
                 mismatches.check(message.contains("call"), format!("{case}: {message}"));
+            }
+        }
+        bed.expect_no_refusals().await;
+    }
+    mismatches.assert_none();
+}
+
+/// A model may write a call although its client does not allow one.
+#[tokio::test]
+async fn call_in_text_stays_text_if_the_client_allows_no_call() {
+    const CALL: &str = r#"<tool_call>{"name": "lookup", "arguments": {"key": "7"}}</tool_call>"#;
+    let scenario = format!(
+        "[[step]]\nwhen = {{ contains = \"row\" }}\n\
+         say = [{{ thinking = \"I need a row.\" }}, {{ text = '{CALL}' }}]"
+    );
+    let mut mismatches = Mismatches::default();
+    for variant in ["think-tags", "llamacpp", "vllm"] {
+        let backend = format!("variant = \"{variant}\"");
+        let bed = TestBed::of_model("qwen3-think-tags", &scenario, &backend).await;
+        for dialect in CLIENTS {
+            for stream in [true, false] {
+                let case = format!("{dialect} over {variant}, stream {stream}");
+                let mut test_client = new_client(dialect);
+                test_client.push_user("which row");
+                let mut request = test_client.next_request("some-model", stream);
+                let (member, no_call) = match dialect {
+                    "anthropic" => ("tool_choice", json!({"type": "none"})),
+                    "gemini" => ("toolConfig", json!({"functionCallingConfig": {"mode": "NONE"}})),
+                    _ => ("tool_choice", json!("none")),
+                };
+                request.body[member] = no_call;
+                let answer = send(&request, &bed.gateway.client).await;
+                let view = test_client.read(&answer.text(), stream);
+                mismatches.check_equal(&case, view.reasoning.as_str(), "I need a row.");
+                mismatches.check_equal(&case, view.text.trim(), CALL);
+                mismatches.check_equal(&case, view.calls.len(), 0);
             }
         }
         bed.expect_no_refusals().await;
