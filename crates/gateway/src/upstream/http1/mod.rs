@@ -10,7 +10,7 @@ mod request;
 #[cfg(test)]
 mod tests;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
@@ -34,6 +34,9 @@ use super::{BoxError, RequestBody};
 
 /// How long a connection may be idle.
 const MAX_IDLE: Duration = Duration::from_secs(90);
+/// How long a connection is not used after a stream. Some servers (llama.cpp) close it then and do not
+/// say so before. A request that meets the close is lost, because nobody knows whether it was read.
+const MIN_IDLE_AFTER_STREAM: Duration = Duration::from_secs(1);
 /// How many idle connections to one address are kept.
 const MAX_IDLE_CONNECTIONS: usize = 256;
 /// How many bytes are read at once, at least and at most. It depends on what the last read found.
@@ -47,6 +50,8 @@ const FAMILY_DELAY: Duration = Duration::from_millis(300);
 #[derive(Default)]
 pub(super) struct Pool {
     idle: Mutex<HashMap<Authority, Vec<Idle>>>,
+    /// The addresses that have answered on a connection after a stream.
+    keep_after_stream: Mutex<HashSet<Authority>>,
     sweeping: OnceLock<()>,
 }
 
@@ -66,6 +71,8 @@ struct Connection {
     stream: TcpStream,
     buffer: BytesMut,
     read_size: usize,
+    /// The last reply was sent in chunks, as streams are.
+    streamed: bool,
 }
 
 impl Connection {
@@ -77,7 +84,7 @@ impl Connection {
             .await
             .map_err(|_| "the connection took too long to open")??;
         stream.set_nodelay(true)?;
-        Ok(Self { stream, buffer: BytesMut::new(), read_size: MIN_READ })
+        Ok(Self { stream, buffer: BytesMut::new(), read_size: MIN_READ, streamed: false })
     }
 
     /// Whether the connection can take a request: it is open, and nothing has arrived unasked.
@@ -165,6 +172,10 @@ impl Pool {
                 }
                 Err(error) => return Err(error),
             };
+            if reused && connection.streamed {
+                self.keep_after_stream.lock().insert(authority.clone());
+            }
+            connection.streamed = framing == Framing::ChunkSize;
             let outgoing = exchange.outgoing;
             let pool = Arc::clone(self);
             let lease = Lease { connection, outgoing, keep_alive, pool, authority };
@@ -177,9 +188,14 @@ impl Pool {
     }
 
     fn take(&self, authority: &Authority) -> Option<Connection> {
+        let keeps = self.keep_after_stream.lock().contains(authority);
         let mut idle = self.idle.lock();
         let idle = idle.get_mut(authority)?;
-        while let Some(Idle { connection, since }) = idle.pop() {
+        let is_certain = |idle: &Idle| {
+            keeps || !idle.connection.streamed || idle.since.elapsed() >= MIN_IDLE_AFTER_STREAM
+        };
+        while let Some(newest) = idle.iter().rposition(is_certain) {
+            let Idle { connection, since } = idle.remove(newest);
             if since.elapsed() < MAX_IDLE && connection.is_usable() {
                 return Some(connection);
             }

@@ -10,6 +10,7 @@ use crate::upstream::whole;
 
 const CONNECT: Duration = Duration::from_secs(5);
 const OK: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
+const STREAM: &str = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n";
 
 /// A pool and the provider it sends to.
 struct Bench {
@@ -48,9 +49,14 @@ impl Bench {
 
     /// Opens a connection by a first request. Returns the provider's end.
     async fn connect(&self) -> TcpStream {
+        self.connect_by(OK).await
+    }
+
+    /// Opens a connection by a request with this reply.
+    async fn connect_by(&self, reply: &str) -> TcpStream {
         let serve = async {
             let mut server = self.accept().await;
-            answer(&mut server, OK).await;
+            answer(&mut server, reply).await;
             server
         };
         let (reply, server) = tokio::join!(self.send(b"hello"), serve);
@@ -95,6 +101,32 @@ async fn idle_connection_is_reused() {
     for _ in 0..3 {
         assert_eq!(bench.idle(), 1);
         assert_eq!(bench.exchange(&mut server).await, "ok");
+    }
+}
+
+/// llama.cpp closes the connection after a stream, although it promises to keep it open.
+#[tokio::test]
+async fn connection_is_not_reused_directly_after_a_stream() {
+    let bench = Bench::new().await;
+    let _closes_soon = bench.connect_by(STREAM).await;
+    assert_eq!(bench.idle(), 1);
+    tokio::time::timeout(CONNECT, bench.connect()).await.expect("a new connection");
+    assert_eq!(bench.idle(), 2);
+}
+
+#[tokio::test]
+async fn connection_is_reused_after_a_stream_if_the_provider_keeps_it_open() {
+    let bench = Bench::new().await;
+    let mut server = bench.connect_by(STREAM).await;
+    for idle in bench.pool.idle.lock().values_mut().flatten() {
+        idle.since -= MIN_IDLE_AFTER_STREAM;
+    }
+    // The first reuse shows it, and the others do not wait.
+    for _ in 0..3 {
+        let serve = answer(&mut server, STREAM);
+        let (reply, ()) = tokio::join!(bench.send(b"hello"), serve);
+        assert_eq!(collect(reply.unwrap()).await.unwrap(), "ok");
+        assert_eq!(bench.idle(), 1);
     }
 }
 
