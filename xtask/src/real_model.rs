@@ -30,7 +30,7 @@ const REASONING_FORMATS: &[&str] = &["inline", "field", "implicit"];
 /// The conformance suite runs with this format only, because it takes long.
 const PROBED_FORMAT: &str = "field";
 
-/// What is installed before the model is loaded.
+/// The installed programs and scripts.
 struct Installed {
     binary: PathBuf,
     /// The Python with the client libraries, and the one with the model's server.
