@@ -189,6 +189,21 @@ pub enum EndReason {
     Cut,
 }
 
+impl EndReason {
+    /// The caller stopped the reply.
+    const CANCELLED: &'static str = "cancelled";
+
+    /// The reason of a reply that its caller stopped.
+    pub fn cancelled() -> Self {
+        Self::Other(Self::CANCELLED.to_owned())
+    }
+
+    /// Whether the caller stopped the reply.
+    pub fn is_cancelled(&self) -> bool {
+        matches!(self, Self::Other(reason) if reason == Self::CANCELLED)
+    }
+}
+
 impl Event<'_> {
     /// The same event with its own copies of all texts.
     pub fn to_owned_event(&self) -> Event<'static> {

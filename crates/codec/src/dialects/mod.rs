@@ -50,6 +50,7 @@ pub use gemini::SKIP_SIGNATURE;
 pub use shared::model_card::{Abilities, ModelCard, ModelDetailsFormat};
 pub use shared::refusal::{Refusal, RefusalKind};
 pub use shared::refused_setting::RefusedSetting;
+pub use shared::reply_end::fault_of_end;
 pub use shared::{custom_tools, segments, timestamp};
 
 /// The dialects that clients may speak.

@@ -4,6 +4,7 @@
 //!
 //! - [`log`]: the log in memory, and its readers;
 //! - `log_writer`: writes the entries of all runs in batches;
+//! - [`canonical`]: drives a turn into a log of canonical events, `event_log`: the entries of it;
 //! - [`abandoned`]: ends the runs of processes that died.
 //!
 //! An entry is written to the store before readers see it. If the store fails, readers get it
@@ -26,6 +27,8 @@ use crate::sealed_store::{SealedKind, SealedStore, fault};
 use crate::store::{LogPiece, Piece, RunStatus};
 
 pub mod abandoned;
+pub mod canonical;
+mod event_log;
 pub mod log;
 mod log_writer;
 

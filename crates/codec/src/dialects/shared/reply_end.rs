@@ -25,7 +25,7 @@ impl EndReport {
 
 /// The fault to report for a reply that was cut or failed without one. Clients would take a plain end
 /// for success.
-pub(crate) fn fault_of_end(reason: &EndReason) -> Option<Fault> {
+pub fn fault_of_end(reason: &EndReason) -> Option<Fault> {
     let message = match reason {
         EndReason::Cut => "the provider's reply ended before it was complete",
         EndReason::Failed => "the provider reported an error",
@@ -46,4 +46,5 @@ pub(crate) fn fail_once(ended: &mut bool, fault: Fault, out: Out<'_>) {
 /// Whether a reply that ended for this reason may have stopped inside a tool call.
 pub(crate) fn may_cut_a_call(reason: &EndReason) -> bool {
     matches!(reason, EndReason::Length | EndReason::Refusal | EndReason::StopSequence)
+        || reason.is_cancelled()
 }

@@ -1,0 +1,146 @@
+//! Turns canonical events into entries of a log: joins deltas, numbers the entries, folds the reply
+//! and completes the end.
+
+use throughline_canonical::{EndReason, Event, Fold, Reply};
+use throughline_codec::dialects::fault_of_end;
+use throughline_codec::pacing::{Pacer, Pacing};
+use throughline_gateway::reply::events::TurnEvent;
+use tokio::time::Instant;
+
+use super::log::Entry;
+
+/// Events on their way into a log, with joined deltas.
+pub(super) struct PacedLog {
+    pacer: Pacer,
+    began: Instant,
+    pub(super) log: EventLog,
+}
+
+impl PacedLog {
+    pub(super) fn new(pacing: Pacing) -> Self {
+        Self { pacer: Pacer::new(pacing), began: Instant::now(), log: EventLog::default() }
+    }
+
+    /// Takes an event of a turn.
+    pub(super) fn take(&mut self, event: TurnEvent) {
+        match event {
+            TurnEvent::Event(Event::Ended { reason }) => self.end(reason),
+            TurnEvent::Event(event) => self.push(event),
+            // Each reader has its own keep-alives.
+            TurnEvent::Silence(_) => {}
+        }
+    }
+
+    pub(super) fn push(&mut self, event: Event<'_>) {
+        let log = &mut self.log;
+        self.pacer.push(event, self.began.elapsed(), &mut |event| log.add(&event));
+    }
+
+    pub(super) fn end(&mut self, reason: EndReason) {
+        let log = &mut self.log;
+        self.pacer.finish(&mut |event| log.add(&event));
+        log.end(reason);
+    }
+
+    pub(super) fn tick(&mut self) {
+        let log = &mut self.log;
+        self.pacer.tick(self.began.elapsed(), &mut |event| log.add(&event));
+    }
+
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        self.pacer.deadline().map(|due| self.began + due)
+    }
+}
+
+/// The canonical events of a run as entries, and the reply that they form.
+#[derive(Default)]
+pub(super) struct EventLog {
+    fold: Fold,
+    /// Open blocks: index in the stream, position in the reply.
+    open: Vec<(u32, usize)>,
+    /// The number of the last entry.
+    last_number: u64,
+    /// Entries that are not in the log of the run yet.
+    entries: Vec<Entry>,
+    pub(super) has_ended: bool,
+}
+
+impl EventLog {
+    /// A log that another process has begun.
+    pub(super) fn restored(entries: &[Entry]) -> Self {
+        let mut log = Self::default();
+        for entry in entries {
+            log.last_number = entry.number;
+            // An event of a newer version is skipped.
+            if let Ok(event) = serde_json::from_str(&entry.text) {
+                log.record(&event);
+            }
+        }
+        log
+    }
+
+    /// Adds an event, unless the reply has ended.
+    pub(super) fn add(&mut self, event: &Event<'_>) {
+        if self.has_ended {
+            return;
+        }
+        if let Event::BlockStarted { index, .. } = event
+            && self.open.iter().any(|(open, _)| open == index)
+        {
+            // Writers would end the block before it, and one event must not end and start a block.
+            self.write(&Event::BlockEnded { index: *index });
+        }
+        self.write(event);
+    }
+
+    fn write(&mut self, event: &Event<'_>) {
+        self.record(event);
+        self.last_number += 1;
+        // Events have only strings as keys, so writing them cannot fail.
+        let text = serde_json::to_string(event).unwrap_or_default();
+        self.entries.push(Entry { number: self.last_number, text: text.into() });
+    }
+
+    fn record(&mut self, event: &Event<'_>) {
+        match event {
+            Event::BlockStarted { index, .. } => {
+                self.open.push((*index, self.fold.reply().content.len()));
+            }
+            Event::BlockEnded { index } => self.open.retain(|(open, _)| open != index),
+            Event::Ended { .. } => self.has_ended = true,
+            _ => {}
+        }
+        self.fold.push(event);
+    }
+
+    /// Adds the end, with what has to come before it.
+    pub(super) fn end(&mut self, reason: EndReason) {
+        if self.has_ended {
+            return;
+        }
+        let reported = self.fold.reply().fault.is_some();
+        if let Some(fault) = fault_of_end(&reason).filter(|_| !reported) {
+            self.add(&Event::Fault(fault));
+        }
+        let broken = matches!(reason, EndReason::Failed | EndReason::Cut) || reason.is_cancelled();
+        if !broken {
+            for (index, _) in std::mem::take(&mut self.open) {
+                self.add(&Event::BlockEnded { index });
+            }
+        }
+        self.add(&Event::Ended { reason });
+    }
+
+    /// The new entries except the end, and the end.
+    pub(super) fn take_entries(&mut self) -> (Vec<Entry>, Option<Entry>) {
+        let mut entries = std::mem::take(&mut self.entries);
+        let end = if self.has_ended { entries.pop() } else { None };
+        (entries, end)
+    }
+
+    /// The reply, and the positions of blocks that were cut.
+    pub(super) fn into_reply(self) -> (Reply, Vec<usize>) {
+        let cut_blocks = self.open.into_iter().map(|(_, position)| position).collect();
+        (self.fold.finish(), cut_blocks)
+    }
+}
