@@ -327,6 +327,11 @@ impl NodeStore for InMemory {
         ready(self.contents.lock().path(id, most))
     }
 
+    fn path_ids(&self, id: &str, most: usize) -> StoreFuture<'_, Vec<String>> {
+        let path = self.contents.lock().path(id, most);
+        ready(path.into_iter().map(|node| node.id).collect())
+    }
+
     fn raw(&self, id: &str) -> StoreFuture<'_, Option<Vec<u8>>> {
         ready(self.contents.lock().raw.get(id).cloned())
     }

@@ -6,11 +6,13 @@
 //! - [`sealed_store`]: seals and opens what a store holds, and checks whose it is;
 //! - [`runs`]: replies that go on without their client, with a log that readers can resume;
 //! - [`responses`]: the stateful part of the Responses dialect, with any backend;
+//! - [`projects`]: conversations as trees with branches;
 //! - [`threads`]: message threads of the Anthropic dialect, with any backend.
 
 mod body;
 mod copy;
 pub mod in_memory;
+pub mod projects;
 pub mod responses;
 pub mod runs;
 pub mod sealed_store;

@@ -91,6 +91,16 @@ pub enum SealedKind {
     Reference,
     /// A piece of a log, by the number of its first entry.
     Log(u64),
+    /// The content of a project.
+    Project,
+    /// The content of a run.
+    Run,
+    /// The thinking of a node.
+    Thinking,
+    /// The signatures of a node.
+    Signatures,
+    /// The provider's reply of a node, compressed.
+    Raw,
 }
 
 impl SealedStore {
@@ -114,9 +124,13 @@ impl SealedStore {
 
     /// Seals the value of an id.
     pub fn seal(&self, kind: SealedKind, id: &str, what: &impl Serialize) -> Vec<u8> {
-        let bytes = serde_json::to_vec(what).unwrap_or_default();
+        self.seal_bytes(kind, id, &serde_json::to_vec(what).unwrap_or_default())
+    }
+
+    /// Seals the bytes of an id.
+    pub fn seal_bytes(&self, kind: SealedKind, id: &str, bytes: &[u8]) -> Vec<u8> {
         let associated_data = associated_data(kind, id);
-        self.keyring.seal(Purpose::Conversation, &random::nonce(), &associated_data, &bytes)
+        self.keyring.seal(Purpose::Conversation, &random::nonce(), &associated_data, bytes)
     }
 
     /// Opens the value of an id.
@@ -126,15 +140,19 @@ impl SealedStore {
         id: &str,
         sealed: &[u8],
     ) -> Result<T, StoreError> {
-        let failed = |cause: Box<dyn std::error::Error + Send + Sync>| StoreError {
-            what: format!("cannot read the stored value of `{id}`"),
-            cause,
-        };
-        let bytes = self
-            .keyring
-            .open(Purpose::Conversation, &associated_data(kind, id), sealed)
-            .map_err(|cause| failed(cause.into()))?;
-        serde_json::from_slice(&bytes).map_err(|cause| failed(cause.into()))
+        let bytes = self.open_bytes(kind, id, sealed)?;
+        serde_json::from_slice(&bytes).map_err(|cause| unreadable(id, cause.into()))
+    }
+
+    /// Opens the bytes of an id.
+    pub fn open_bytes(
+        &self,
+        kind: SealedKind,
+        id: &str,
+        sealed: &[u8],
+    ) -> Result<Vec<u8>, StoreError> {
+        let opened = self.keyring.open(Purpose::Conversation, &associated_data(kind, id), sealed);
+        opened.map_err(|cause| unreadable(id, cause.into()))
     }
 
     /// Opens the value of an id for a client. `None` if the keyring cannot open it: then it is as
@@ -235,11 +253,20 @@ impl SealedStore {
     }
 }
 
+fn unreadable(id: &str, cause: Box<dyn std::error::Error + Send + Sync>) -> StoreError {
+    StoreError { what: format!("cannot read the stored value of `{id}`"), cause }
+}
+
 fn associated_data(kind: SealedKind, id: &str) -> Vec<u8> {
     match kind {
         SealedKind::Node => format!("node {id}"),
         SealedKind::Reference => format!("reference {id}"),
         SealedKind::Log(first) => format!("log {first} {id}"),
+        SealedKind::Project => format!("project {id}"),
+        SealedKind::Run => format!("run {id}"),
+        SealedKind::Thinking => format!("thinking {id}"),
+        SealedKind::Signatures => format!("signatures {id}"),
+        SealedKind::Raw => format!("raw {id}"),
     }
     .into_bytes()
 }

@@ -85,7 +85,9 @@ fn log_piece(run: &str, epoch: u64, piece: Piece) -> LogPiece {
 
 async fn path(store: &dyn Store, id: &str, limit: usize) -> Vec<String> {
     let nodes = store.path(id, limit).await.expect(OK);
-    nodes.into_iter().map(|node| node.id).collect()
+    let ids: Vec<String> = nodes.into_iter().map(|node| node.id).collect();
+    assert_eq!(store.path_ids(id, limit).await.expect(OK), ids);
+    ids
 }
 
 /// Checks a conversation store. It must be empty.

@@ -57,6 +57,10 @@ impl NodeStore for WatchedStore {
         self.store.path(id, most)
     }
 
+    fn path_ids(&self, id: &str, most: usize) -> StoreFuture<'_, Vec<String>> {
+        self.store.path_ids(id, most)
+    }
+
     fn raw(&self, id: &str) -> StoreFuture<'_, Option<Vec<u8>>> {
         self.store.raw(id)
     }

@@ -34,6 +34,8 @@ pub struct ClientDefaults {
     /// The members in which clients ask for what a loss is about. A subject that is not here is
     /// named by its term.
     pub members: &'static [(LossSubject, &'static str)],
+    /// How often a request is tried again at least. Other clients retry themselves.
+    pub retries: u32,
     /// Extra headers of a streamed reply.
     pub stream_headers: &'static [(&'static str, &'static str)],
     /// The `content-type` of a fault that replaces a reply.
@@ -61,6 +63,7 @@ impl ClientDefaults {
         custom_tools: None,
         repairs_replies: false,
         members: &[],
+        retries: 0,
         stream_headers: &[],
         fault_type: "application/json",
     };

@@ -30,6 +30,7 @@ pub mod cache_breakpoints;
 pub mod client_defaults;
 pub mod client_headers;
 pub mod compaction;
+pub mod content_blocks;
 pub mod events;
 pub mod gemini;
 pub mod model_paths;

@@ -22,6 +22,7 @@ pub struct Stored;
 static DEFAULTS: ClientDefaults = ClientDefaults {
     name: NAME,
     keeps_turns: true,
+    retries: 2,
     fault_type: "application/problem+json",
     ..ClientDefaults::FRONT_END
 };

@@ -417,9 +417,9 @@ impl CloseRun for Responses {
     }
 
     fn close(
-        &self,
+        self: Arc<Self>,
         run: store::Run,
-    ) -> Pin<Box<dyn Future<Output = Result<(), StoreError>> + Send + '_>> {
-        Box::pin(self.close_left(run))
+    ) -> Pin<Box<dyn Future<Output = Result<(), StoreError>> + Send>> {
+        Box::pin(async move { self.close_left(run).await })
     }
 }

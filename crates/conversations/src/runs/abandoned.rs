@@ -21,7 +21,10 @@ pub trait CloseRun: Send + Sync {
     /// Whether runs of this scope are of its kind.
     fn handles(&self, scope: &str) -> bool;
     /// Ends a run that its process has left, with what had arrived. This process writes it now.
-    fn close(&self, run: Run) -> Pin<Box<dyn Future<Output = Result<(), StoreError>> + Send + '_>>;
+    fn close(
+        self: Arc<Self>,
+        run: Run,
+    ) -> Pin<Box<dyn Future<Output = Result<(), StoreError>> + Send>>;
 }
 
 impl Runs {
@@ -83,7 +86,7 @@ impl Runs {
             let Some(closer) = closers.iter().find(|closer| closer.handles(&run.scope)) else {
                 continue;
             };
-            let closed = closer.close(Run { epoch, ..run }).await;
+            let closed = closer.clone().close(Run { epoch, ..run }).await;
             let _ = closed.inspect_err(log_error);
         }
     }

@@ -44,6 +44,8 @@ pub trait NodeStore: Debug + Send + Sync + 'static {
     /// A node and those before it, oldest first, at most `most`. A missing node ends the path; then
     /// the first node has a parent.
     fn path(&self, id: &str, most: usize) -> StoreFuture<'_, Vec<Node>>;
+    /// The ids of a node and of those before it, oldest first, at most `most`.
+    fn path_ids(&self, id: &str, most: usize) -> StoreFuture<'_, Vec<String>>;
     /// The sealed reply of the provider, of a node of a project.
     fn raw(&self, id: &str) -> StoreFuture<'_, Option<Vec<u8>>>;
     /// Removes a node, its log and its provider's reply. Returns whether there was one.

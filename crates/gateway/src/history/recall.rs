@@ -283,7 +283,7 @@ impl Recall<'_> {
         match self.gateway.envelopes.open(signature_of(&block)) {
             OpenResult::Altered => foreign(block, Reason::Origin, None),
             OpenResult::Sealed => foreign(block, Reason::Sealed, None),
-            OpenResult::Ours(envelope) => self.enveloped(block, *envelope, verdict),
+            OpenResult::Ours(envelope) => self.enveloped(block, &envelope, verdict),
             OpenResult::NotOurs => match verdict {
                 Some(verdict @ Verdict::Send { origin, .. }) => PastBlock {
                     origin: origin.clone(),
@@ -305,9 +305,9 @@ impl Recall<'_> {
         }
     }
 
-    fn enveloped(&self, block: Block, envelope: Envelope, verdict: Option<&Verdict>) -> PastBlock {
+    fn enveloped(&self, block: Block, envelope: &Envelope, verdict: Option<&Verdict>) -> PastBlock {
         let origin = Arc::new(envelope.origin.clone());
-        let native = match native_block(block, &envelope) {
+        let native = match native_block(block, envelope) {
             Ok(native) => native,
             Err(block) => return foreign(block, Reason::Shape, Some(origin)),
         };

@@ -33,7 +33,7 @@ impl Gateway {
         let mut plan = first;
         let mut outbound = plan.outbound(attempt);
         attempt.record_plan(&*plan);
-        let mut answer = self.send_with_retries(attempt.backend, &outbound).await;
+        let mut answer = self.send_with_retries(attempt, &outbound).await;
         let (mut adapted, mut dropping) = (0, RetryPlan::First);
         while let Ok(UpstreamAnswer::Error(error)) = &answer {
             // Even if the client gets this error, learn from it, so that the next request succeeds.
@@ -63,7 +63,7 @@ impl Gateway {
             tracing::info!(backend, ?retry, "retrying without what was refused");
             self.metrics.retried.increment();
             attempt.record_plan(&*next);
-            answer = self.send_with_retries(attempt.backend, &changed).await;
+            answer = self.send_with_retries(attempt, &changed).await;
             // The backend accepted the rest, so it cannot read the dropped blocks.
             if retry == RetryPlan::DropEarlierThinking
                 && matches!(answer, Ok(UpstreamAnswer::Ok(_)))

@@ -13,6 +13,7 @@ use crate::backend::{Auth, Backend};
 use crate::cool_down::{FailedRequest, Failure};
 use crate::gateway::Gateway;
 use crate::metrics::Answer;
+use crate::turn::Attempt;
 use crate::turn::request::content_encoding;
 use crate::unix_ms;
 use crate::upstream::{BoxError, RequestBody, SendError, UpstreamBody, whole};
@@ -43,13 +44,15 @@ pub(crate) enum UpstreamAnswer {
 }
 
 impl Gateway {
-    /// Sends a request. Retries on 429, on 5xx and on a failed connection, as often as `retries`
-    /// allows.
+    /// Sends a request. Retries on 429, on 5xx and on a failed connection, as often as `retries` of
+    /// the backend or of the client's dialect allows.
     pub(crate) async fn send_with_retries(
         &self,
-        backend: &Backend,
+        attempt: &Attempt<'_>,
         outbound: &OutboundRequest,
     ) -> Result<UpstreamAnswer, SendError> {
+        let backend = attempt.backend;
+        let retries = backend.retries.max(attempt.request.incoming.dialect.defaults().retries);
         let mut tries = 0;
         loop {
             let answer = self.send_once(backend, outbound).await;
@@ -62,7 +65,7 @@ impl Gateway {
                 Err(SendError::Unreachable { .. }) => (None, false),
                 _ => (None, true),
             };
-            if fail || tries >= backend.retries {
+            if fail || tries >= retries {
                 return answer;
             }
             tries += 1;

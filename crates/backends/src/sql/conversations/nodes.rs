@@ -10,15 +10,19 @@ use crate::sql::{Database, Statements, WriteTransaction, signed, values};
 /// How many of the oldest nodes are read at a time when space is freed.
 const BATCH: usize = 100;
 
+/// The node `$1` and those before it, at most `$2`.
+const ABOVE: &str = "WITH RECURSIVE above (id, parent, depth) AS (
+        SELECT id, parent, 0 FROM node WHERE id = $1 UNION ALL
+        SELECT node.id, node.parent, above.depth + 1 FROM above
+        JOIN node ON node.id = above.parent WHERE above.depth + 1 < $2
+     )";
+
 impl<D: Database> SqlConversations<D> {
     /// A node and its ancestors, root first, at most `limit` of them.
     async fn read_path(&self, id: &str, limit: usize) -> Result<Vec<Node>, sqlx::Error> {
         let statement = format!(
-            "WITH RECURSIVE above (id, parent, depth) AS (
-                SELECT id, parent, 0 FROM node WHERE id = $1 UNION ALL
-                SELECT node.id, node.parent, above.depth + 1 FROM above
-                JOIN node ON node.id = above.parent WHERE above.depth + 1 < $2
-             ) SELECT {NODE} FROM above JOIN node ON node.id = above.id ORDER BY above.depth DESC"
+            "{ABOVE} SELECT {NODE} FROM above JOIN node ON node.id = above.id
+             ORDER BY above.depth DESC"
         );
         let found = self.database.read(&statement, values![id, limit]).await?;
         rows::all(found, rows::node)
@@ -96,6 +100,15 @@ impl<D: Database> NodeStore for SqlConversations<D> {
     fn path(&self, id: &str, most: usize) -> StoreFuture<'_, Vec<Node>> {
         let id = id.to_owned();
         Box::pin(async move { self.read_path(&id, most).await.map_err(read_error) })
+    }
+
+    fn path_ids(&self, id: &str, most: usize) -> StoreFuture<'_, Vec<String>> {
+        let values = values![id, most];
+        Box::pin(async move {
+            let statement = format!("{ABOVE} SELECT id FROM above ORDER BY depth DESC");
+            let found = self.database.read(&statement, values).await.map_err(read_error)?;
+            rows::all(found, |mut row| row.text()).map_err(read_error)
+        })
     }
 
     fn raw(&self, id: &str) -> StoreFuture<'_, Option<Vec<u8>>> {

@@ -1,0 +1,317 @@
+//! An answer: drives the run of a turn, and stores its node when the run ends.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures_util::FutureExt;
+use http::Method;
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+use throughline_canonical::{Block, Fault, FaultKind, Request, Usage};
+use throughline_codec::dialects::stored::Stored;
+use throughline_gateway::IncomingRequest;
+use throughline_gateway::reply::raw::RawCapture;
+use throughline_gateway::thinking::store::{StoreError, StoreFuture};
+use throughline_gateway::turn::turn_reply::{FinishedReply, ReplyHead, UnreadReply};
+use throughline_gateway::unix_ms;
+use tokio::sync::OwnedSemaphorePermit;
+
+use super::content::NodeContent;
+use super::context::{Context, PastNode, Target, assemble};
+use super::history::{RAW_VERSION, RawEnvelope};
+use super::problem::Problem;
+use super::turn::is_project;
+use super::{Caller, Projects};
+use crate::runs::abandoned::CloseRun;
+use crate::runs::canonical::{CanonicalRun, Driven, StoreEnd};
+use crate::runs::log::LiveRun;
+use crate::sealed_store::{SealedKind, expires};
+use crate::store::{
+    Commit, Move, Node, NodeFacts, NodeRole, NodeStatus, Outcome, Project, ProjectNode, Run,
+    RunEnd, RunStatus,
+};
+
+/// The id of a node that is not stored yet, in previews.
+const NEW_NODE: &str = "new";
+
+/// What a run of a project knows about itself. It is sealed as JSON.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct RunContent {
+    pub(super) project: String,
+    /// The id of the branch.
+    pub(super) branch: String,
+    pub(super) branch_name: String,
+    /// The node that the answer becomes.
+    pub(super) node: String,
+    /// The node that the answer follows.
+    pub(super) parent: String,
+    /// The newest node of the branch, if the answer replaces it.
+    pub(super) replaces: Option<String>,
+    pub(super) provider: String,
+    pub(super) model: String,
+    pub(super) usage: Option<Usage>,
+}
+
+/// An answer that is being written.
+pub(super) struct Answer {
+    projects: Arc<Projects>,
+    owner: String,
+    id: String,
+    epoch: u64,
+    content: RunContent,
+    /// How long the log is kept after the end.
+    retention: Duration,
+    /// The provider's reply, as it arrives.
+    raw: Mutex<Option<RawCapture>>,
+}
+
+impl Answer {
+    pub(super) fn new(
+        projects: Arc<Projects>,
+        run: &Run,
+        content: RunContent,
+        retention: Duration,
+    ) -> Self {
+        Self {
+            projects,
+            owner: run.owner.clone(),
+            id: run.id.clone(),
+            epoch: run.epoch,
+            content,
+            retention,
+            raw: Mutex::default(),
+        }
+    }
+
+    /// Runs the answer in a task of its own. It goes on if the client disconnects.
+    pub(super) fn spawn(self, caller: Caller, request: Request, permit: OwnedSemaphorePermit) {
+        let run = self.canonical_run();
+        // From now on readers find the run in this process.
+        let guard = self.projects.runs.register(run.live.clone());
+        tokio::spawn(async move {
+            let _guard = guard;
+            let turn = self.turn(caller, request, permit);
+            run.drive(turn, &self).await;
+        });
+    }
+
+    fn canonical_run(&self) -> CanonicalRun {
+        CanonicalRun {
+            runs: self.projects.runs.clone(),
+            live: Arc::new(LiveRun::new(&*self.id, self.epoch)),
+            pacing: self.projects.settings().pacing,
+        }
+    }
+
+    /// The turn at the gateway.
+    async fn turn(
+        &self,
+        caller: Caller,
+        request: Request,
+        permit: OwnedSemaphorePermit,
+    ) -> Result<UnreadReply, Box<FinishedReply>> {
+        let incoming = self.projects.incoming(&caller, &self.content.provider);
+        let assembled = self.projects.assemble(&self.content, request, None).await;
+        let (request, _) = match assembled {
+            Ok(assembled) => assembled,
+            Err(problem) => {
+                let fault = problem.fault().clone();
+                let reply = self.projects.gateway.reject(&incoming, &fault);
+                return Err(Box::new(FinishedReply { reply, fault: Some(fault) }));
+            }
+        };
+        let gateway = &self.projects.gateway;
+        let mut reply = gateway.turn_events(incoming, Stored::accept(request), permit).await?;
+        if self.projects.settings().raw {
+            *self.raw.lock() = Some(reply.capture_raw());
+        }
+        Ok(reply)
+    }
+
+    /// The node of the answer. `None` if nothing arrived.
+    fn node(&self, driven: &Driven, project: &Project) -> Option<Node> {
+        let Driven { reply, cut_blocks, status, head } = driven;
+        if !has_content(&reply.content) {
+            return None;
+        }
+        let store = &self.projects.sealed_store;
+        let id = &self.content.node;
+        let origin = head.as_ref().map(|head| (**head.origin()).clone());
+        let content = NodeContent {
+            blocks: reply.content.clone(),
+            origin,
+            reason: reply.reason.clone(),
+            fault: reply.fault.clone(),
+            losses: reply.losses.clone(),
+            cut_blocks: cut_blocks.clone(),
+            ..NodeContent::default()
+        };
+        let thinking = content.thinking_text();
+        let signatures = content.signatures();
+        let sealed_signatures =
+            (!signatures.is_empty()).then(|| store.seal(SealedKind::Signatures, id, &signatures));
+        Some(Node {
+            id: id.clone(),
+            parent: Some(self.content.parent.clone()),
+            owner: self.owner.clone(),
+            created: unix_ms(),
+            sealed: store.seal(SealedKind::Node, id, &content),
+            in_project: Some(ProjectNode {
+                project: project.id.clone(),
+                facts: NodeFacts {
+                    role: NodeRole::Assistant,
+                    status: node_status(*status),
+                    provider: Some(self.content.provider.clone()),
+                    model: Some(self.content.model.clone()),
+                    branch: self.content.branch.clone(),
+                    usage: Some(reply.usage),
+                    ..NodeFacts::default()
+                },
+                has_thinking: content.has_thinking(),
+                thinking_tokens: reply.usage.thinking,
+                sealed_thinking: thinking
+                    .map(|text| store.seal_bytes(SealedKind::Thinking, id, text.as_bytes())),
+                sealed_signatures,
+                sealed_raw: self.sealed_raw(head.as_ref()),
+            }),
+            ..Node::default()
+        })
+    }
+
+    fn sealed_raw(&self, head: Option<&ReplyHead>) -> Option<Vec<u8>> {
+        let raw = self.raw.lock();
+        let (raw, head) = (raw.as_ref()?, head?);
+        let payload = serde_json::value::RawValue::from_string(raw.payload()).ok()?;
+        let envelope = RawEnvelope {
+            provider: &self.content.provider,
+            dialect: head.upstream_dialect().name(),
+            captured_at: unix_ms(),
+            version: RAW_VERSION,
+            payload: &payload,
+        };
+        self.projects.seal_raw(&self.content.node, &envelope)
+    }
+
+    async fn commit_end(&self, driven: &Driven) -> Result<Outcome, StoreError> {
+        let store = &self.projects.sealed_store.store;
+        let content = RunContent { usage: Some(driven.reply.usage), ..self.content.clone() };
+        let end = RunEnd {
+            run: self.id.clone(),
+            epoch: self.epoch,
+            status: driven.status,
+            expires: Some(expires(unix_ms(), self.retention)),
+            sealed: self.projects.sealed_store.seal(SealedKind::Run, &self.id, &content),
+        };
+        let mut commit = Commit { end: Some(end), ..Commit::default() };
+        // A project that was purged meanwhile gets no node.
+        let project = store.project(&self.content.project).await?;
+        if let Some(node) = project.and_then(|project| self.node(driven, &project)) {
+            let from = self.content.replaces.clone().unwrap_or_else(|| self.content.parent.clone());
+            commit.moves = Some(Move {
+                reference: self.content.branch.clone(),
+                from: Some(from),
+                to: Some(node.id.clone()),
+            });
+            commit.nodes = vec![node];
+        }
+        store.commit(commit).await
+    }
+}
+
+impl StoreEnd for Answer {
+    fn store_end<'a>(&'a self, driven: &'a Driven) -> StoreFuture<'a, Outcome> {
+        Box::pin(self.commit_end(driven))
+    }
+}
+
+impl Projects {
+    /// A request to the gateway in the name of a caller.
+    pub(super) fn incoming(&self, caller: &Caller, provider: &str) -> IncomingRequest {
+        IncomingRequest {
+            method: Method::POST,
+            dialect: &Stored,
+            path: String::new(),
+            query: None,
+            headers: caller.headers.clone(),
+            pin: Some(provider.to_owned()),
+            began: Instant::now(),
+        }
+    }
+
+    /// The request for the next answer on a branch, and what became of each node.
+    ///
+    /// `new` is what the user says, if that is not stored yet.
+    pub(super) async fn assemble(
+        &self,
+        run: &RunContent,
+        mut request: Request,
+        new: Option<Vec<Block>>,
+    ) -> Result<(Request, Context), Problem> {
+        let project = self.sealed_store.store.project(&run.project).await?;
+        let project = project.ok_or_else(|| Problem::not_found("project", &run.project))?;
+        let mut past = self.past(&run.parent).await?;
+        past.extend(new.map(|blocks| PastNode {
+            id: NEW_NODE.to_owned(),
+            facts: NodeFacts::default(),
+            content: NodeContent { blocks, ..NodeContent::default() },
+        }));
+        let settings = self.gateway.settings();
+        let known = settings.catalog.find_at(&run.provider, &run.model);
+        let output = request.max_tokens.or(known.max_output).unwrap_or_default();
+        let target = Target {
+            provider: &run.provider,
+            model: &run.model,
+            budget: known.context.map(|context| context.saturating_sub(output.min(context / 2))),
+        };
+        let context = assemble(past, &target, &self.gateway.envelopes);
+        request.messages.clone_from(&context.messages);
+        request.system = self.project_content(&project)?.system.into_iter().collect();
+        request.model.clone_from(&run.model);
+        request.stream = true;
+        request.thread = Some(run.branch.clone());
+        Ok((request, context))
+    }
+}
+
+impl CloseRun for Projects {
+    fn handles(&self, scope: &str) -> bool {
+        is_project(scope)
+    }
+
+    fn close(
+        self: Arc<Self>,
+        run: Run,
+    ) -> Pin<Box<dyn Future<Output = Result<(), StoreError>> + Send>> {
+        async move {
+            let Ok(content) = self.run_content(&run) else {
+                self.sealed_store.store.remove_run(&run.id).await?;
+                return Ok(());
+            };
+            let retention = self.settings().retention;
+            let answer = Answer::new(self, &run, content, retention);
+            let what = "the server was stopped while this answer was being written";
+            let fault = Fault::new(FaultKind::Unreachable, what);
+            answer.canonical_run().close_left(fault, &answer).await.map(drop)
+        }
+        .boxed()
+    }
+}
+
+fn node_status(status: RunStatus) -> NodeStatus {
+    match status {
+        RunStatus::Running | RunStatus::Completed => NodeStatus::Complete,
+        RunStatus::Cancelled | RunStatus::Interrupted => NodeStatus::Interrupted,
+        RunStatus::Error => NodeStatus::Error,
+    }
+}
+
+/// Whether anything arrived that is worth a node.
+fn has_content(blocks: &[Block]) -> bool {
+    blocks.iter().any(|block| match block {
+        Block::Text { text, .. } | Block::Refusal { text } => !text.is_empty(),
+        Block::Thinking { text, signature } => !text.is_empty() || signature.is_some(),
+        _ => true,
+    })
+}

@@ -1,0 +1,348 @@
+//! Reads a project: the history of a branch, single nodes, the graph, the providers' replies. Also
+//! searches contents.
+
+use std::collections::HashMap;
+
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+use super::Projects;
+use super::branch::MAX_PATH;
+use super::content::{NodeContent, NodeView};
+use super::context::PastNode;
+use super::problem::Problem;
+use crate::sealed_store::SealedKind;
+use crate::store::{Node, NodeRole, NodeStatus, Page, Project};
+
+/// Nodes of one project that a search looks at.
+const MAX_SEARCHED_NODES: usize = 20_000;
+/// Nodes that are read at a time.
+const NODE_PAGE: usize = 500;
+/// The found nodes of one project that a search returns.
+const MAX_MATCHES: usize = 5;
+/// Characters around a found text.
+const SNIPPET: usize = 60;
+
+/// The order of a history.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Order {
+    /// Oldest first.
+    #[default]
+    Ascending,
+    /// Newest first.
+    Descending,
+}
+
+/// A page of the history of a branch.
+#[derive(Clone, Debug, Serialize)]
+pub struct HistoryPage {
+    /// The nodes.
+    pub nodes: Vec<NodeView>,
+    /// The value of `after` for the next page.
+    pub next: Option<String>,
+}
+
+/// The shape of a project.
+#[derive(Clone, Debug, Serialize)]
+pub struct Graph {
+    /// The nodes, in the order in which they were made.
+    pub nodes: Vec<GraphNode>,
+    /// The branches.
+    pub branches: Vec<super::BranchView>,
+    /// The value of `after` for the next page.
+    pub next: Option<String>,
+}
+
+/// A node without its content.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct GraphNode {
+    /// The id.
+    pub id: String,
+    /// The node before it.
+    pub parent: Option<String>,
+    /// The second parent, if it merges a branch.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub merged_from: Option<String>,
+    /// The author.
+    pub role: NodeRole,
+    /// Whether it is complete.
+    pub status: NodeStatus,
+    /// The model that made it.
+    pub model_used: Option<String>,
+    /// The branch on which it was created.
+    pub created_on_branch: String,
+    /// Whether it has thinking.
+    #[serde(rename = "has_thinking")]
+    pub has_thinking: bool,
+    /// Whether the user marked it.
+    pub starred: bool,
+    /// When it was created, in milliseconds since 1970.
+    pub created_at: u64,
+}
+
+/// A place where a searched text was found.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Match {
+    /// The node.
+    pub node_id: String,
+    /// The text around it.
+    pub snippet: String,
+}
+
+/// The names of branches, by id.
+pub(super) type BranchNames = HashMap<String, String>;
+
+impl Projects {
+    /// A page of the history of a branch.
+    pub async fn history(
+        &self,
+        owner: &str,
+        project: &str,
+        branch: &str,
+        order: Order,
+        page: Page,
+    ) -> Result<HistoryPage, Problem> {
+        let project = self.own_project(owner, project).await?;
+        let branch = self.branch(&project, branch).await?;
+        let names = self.branch_names(&project).await?;
+        let Some(head) = branch.head else {
+            return Ok(HistoryPage { nodes: Vec::new(), next: None });
+        };
+        let store = &self.sealed_store.store;
+        let Page { after, limit } = page;
+        let (nodes, next) = match order {
+            Order::Descending => {
+                let start = match &after {
+                    None => Some(head),
+                    Some(after) => self.own_node(&project, after).await?.parent,
+                };
+                let mut path = match start {
+                    Some(start) => store.path(&start, limit).await?,
+                    None => Vec::new(),
+                };
+                path.reverse();
+                let next = path.last().filter(|last| last.parent.is_some());
+                let next = next.map(|last| last.id.clone());
+                (path, next)
+            }
+            Order::Ascending => {
+                let ids = store.path_ids(&head, MAX_PATH).await?;
+                let from = match &after {
+                    None => 0,
+                    Some(after) => {
+                        let at = ids.iter().position(|id| id == after);
+                        let unknown = || {
+                            Problem::invalid("after", format!("`{after}` is not on this branch"))
+                        };
+                        at.ok_or_else(unknown)? + 1
+                    }
+                };
+                let until = ids.len().min(from + limit);
+                let nodes = match ids.get(from..until).and_then(<[String]>::last) {
+                    Some(last) => store.path(last, until - from).await?,
+                    None => Vec::new(),
+                };
+                let next = (until < ids.len()).then(|| ids[until - 1].clone());
+                (nodes, next)
+            }
+        };
+        let nodes: Result<Vec<NodeView>, Problem> =
+            nodes.iter().map(|node| self.view(node, &names)).collect();
+        Ok(HistoryPage { nodes: nodes?, next })
+    }
+
+    /// One node.
+    pub async fn node(&self, owner: &str, project: &str, id: &str) -> Result<NodeView, Problem> {
+        let project = self.own_project(owner, project).await?;
+        let node = self.own_node(&project, id).await?;
+        self.view(&node, &self.branch_names(&project).await?)
+    }
+
+    /// Marks a node, or removes the mark.
+    pub async fn star(
+        &self,
+        owner: &str,
+        project: &str,
+        id: &str,
+        starred: bool,
+    ) -> Result<NodeView, Problem> {
+        let project = self.own_project(owner, project).await?;
+        let mut node = self.own_node(&project, id).await?;
+        if let Some(inside) = &mut node.in_project {
+            inside.facts.starred = starred;
+            self.sealed_store.store.change_node(id, inside.facts.clone()).await?;
+        }
+        self.view(&node, &self.branch_names(&project).await?)
+    }
+
+    /// The provider's reply of a node as it was captured, in its envelope.
+    pub async fn raw(
+        &self,
+        owner: &str,
+        project: &str,
+        id: &str,
+    ) -> Result<Box<RawValue>, Problem> {
+        let project = self.own_project(owner, project).await?;
+        let node = self.own_node(&project, id).await?;
+        let sealed = self.sealed_store.store.raw(&node.id).await?;
+        let sealed = sealed.ok_or_else(|| {
+            Problem::not_found("captured reply of node", id)
+                .hint("only answers have one, and only while `store.raw` is on")
+        })?;
+        let text = self.open_raw(id, &sealed)?;
+        RawValue::from_string(text)
+            .map_err(|_| Problem::from(throughline_canonical::Fault::invalid("not JSON")))
+    }
+
+    /// The shape of a project, without contents.
+    pub async fn graph(&self, owner: &str, project: &str, page: Page) -> Result<Graph, Problem> {
+        let project = self.own_project(owner, project).await?;
+        let names = self.branch_names(&project).await?;
+        let limit = page.limit;
+        let nodes = self.sealed_store.store.project_nodes(&project.id, page).await?;
+        let next = nodes.last().filter(|_| nodes.len() == limit).map(|last| last.id.clone());
+        let nodes = nodes.into_iter().map(|node| graph_node(node, &names)).collect();
+        Ok(Graph { nodes, branches: self.branch_views(&project.id, false).await?, next })
+    }
+
+    /// How many nodes a project has.
+    pub async fn count_nodes(&self, owner: &str, project: &str) -> Result<u64, Problem> {
+        let project = self.own_project(owner, project).await?;
+        Ok(self.sealed_store.store.count_nodes(&project.id).await?)
+    }
+
+    /// A node of a project.
+    pub(super) async fn own_node(&self, project: &Project, id: &str) -> Result<Node, Problem> {
+        let node = self.sealed_store.store.node(id).await?;
+        let own = node.filter(|node| {
+            node.in_project.as_ref().is_some_and(|inside| inside.project == project.id)
+        });
+        own.ok_or_else(|| Problem::not_found("node", id))
+    }
+
+    pub(super) fn content(&self, node: &Node) -> Result<NodeContent, Problem> {
+        Ok(self.sealed_store.open(SealedKind::Node, &node.id, &node.sealed)?)
+    }
+
+    pub(super) async fn branch_names(&self, project: &Project) -> Result<BranchNames, Problem> {
+        let branches = self.sealed_store.store.branches(&project.id).await?;
+        let named = branches
+            .into_iter()
+            .filter_map(|reference| Some((reference.id, reference.branch?.name)));
+        Ok(named.collect())
+    }
+
+    pub(super) fn view(&self, node: &Node, names: &BranchNames) -> Result<NodeView, Problem> {
+        let branch = node.in_project.as_ref().map_or("", |inside| &inside.facts.branch);
+        let name = names.get(branch).map_or(branch, String::as_str);
+        Ok(NodeView::new(node, self.content(node)?, name))
+    }
+
+    /// The path to a node, with contents.
+    pub(super) async fn past(&self, head: &str) -> Result<Vec<PastNode>, Problem> {
+        let nodes = self.sealed_store.store.path(head, MAX_PATH).await?;
+        nodes
+            .into_iter()
+            .map(|node| {
+                let content = self.content(&node)?;
+                let facts = node.in_project.map(|inside| inside.facts).unwrap_or_default();
+                Ok(PastNode { id: node.id, facts, content })
+            })
+            .collect()
+    }
+
+    /// Searches the texts of a project.
+    pub(super) async fn search_content(
+        &self,
+        project: &str,
+        searched: &str,
+    ) -> Result<Vec<Match>, Problem> {
+        let (mut matches, mut looked_at, mut after) = (Vec::new(), 0, None);
+        while looked_at < MAX_SEARCHED_NODES {
+            let page = Page { after: after.take(), limit: NODE_PAGE };
+            let nodes = self.sealed_store.store.project_nodes(project, page).await?;
+            let Some(last) = nodes.last() else {
+                break;
+            };
+            after = Some(last.id.clone());
+            looked_at += nodes.len();
+            for node in nodes {
+                let text = self.content(&node)?.text();
+                if let Some(snippet) = snippet(&text, searched) {
+                    matches.push(Match { node_id: node.id, snippet });
+                    if matches.len() == MAX_MATCHES {
+                        return Ok(matches);
+                    }
+                }
+            }
+        }
+        Ok(matches)
+    }
+}
+
+fn graph_node(node: Node, names: &BranchNames) -> GraphNode {
+    let inside = node.in_project.unwrap_or_default();
+    let facts = inside.facts;
+    GraphNode {
+        id: node.id,
+        parent: node.parent,
+        merged_from: facts.merged,
+        role: facts.role,
+        status: facts.status,
+        model_used: facts.model,
+        created_on_branch: names.get(&facts.branch).cloned().unwrap_or(facts.branch),
+        has_thinking: inside.has_thinking,
+        starred: facts.starred,
+        created_at: node.created,
+    }
+}
+
+/// The text around the first occurrence of a lower-case text.
+fn snippet(text: &str, searched: &str) -> Option<String> {
+    let lower = text.to_lowercase();
+    let at = lower.find(searched)?;
+    // Lower case may have other lengths, so positions are counted in characters.
+    let before = lower[..at].chars().count();
+    let start = before.saturating_sub(SNIPPET);
+    let length = before - start + searched.chars().count() + SNIPPET;
+    Some(text.chars().skip(start).take(length).collect())
+}
+
+/// An envelope around a provider's reply.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct RawEnvelope<'a> {
+    pub(super) provider: &'a str,
+    /// The dialect of the reply, which says how to read the payload.
+    pub(super) dialect: &'a str,
+    pub(super) captured_at: u64,
+    pub(super) version: u32,
+    pub(super) payload: &'a RawValue,
+}
+
+/// The version of [`RawEnvelope`].
+pub(super) const RAW_VERSION: u32 = 1;
+
+impl Projects {
+    /// Compresses and seals a provider's reply.
+    pub(super) fn seal_raw(&self, node: &str, envelope: &RawEnvelope<'_>) -> Option<Vec<u8>> {
+        let text = serde_json::to_vec(envelope).ok()?;
+        let packed = zstd::bulk::compress(&text, RAW_LEVEL).ok()?;
+        Some(self.sealed_store.seal_bytes(SealedKind::Raw, node, &packed))
+    }
+
+    fn open_raw(&self, node: &str, sealed: &[u8]) -> Result<String, Problem> {
+        let packed = self.sealed_store.open_bytes(SealedKind::Raw, node, sealed)?;
+        let broken = |_| {
+            let message = "the captured reply cannot be read; see the server's log";
+            Problem::new(throughline_canonical::FaultKind::Internal, "unreadable", message)
+        };
+        let text = zstd::stream::decode_all(&*packed).map_err(broken)?;
+        String::from_utf8(text).map_err(|_| broken(std::io::Error::other("not UTF-8")))
+    }
+}
+
+/// How hard a provider's reply is compressed. Higher levels gain little on event streams.
+const RAW_LEVEL: i32 = 3;

@@ -1,0 +1,85 @@
+//! Merges branches. The strategy `ours` keeps the history of the branch that is merged into, and adds
+//! one node that names the other branch and says what it came to.
+
+use serde::{Deserialize, Serialize};
+use throughline_canonical::Block;
+
+use super::Projects;
+use super::branch::busy;
+use super::content::{NodeContent, NodeView};
+use super::ids::new_id;
+use super::problem::Problem;
+use crate::store::{Commit, Move, NodeRole, Outcome};
+
+/// Characters of the other branch's last answer that the node repeats if there is no summary.
+const MAX_EXCERPT: usize = 4_000;
+
+/// A merge of two branches.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+pub struct Merge {
+    /// The branch whose result is taken over.
+    pub from: String,
+    /// The branch that gets it.
+    pub into: String,
+    /// How: `ours`.
+    pub strategy: Option<String>,
+    /// What the other branch came to. Empty: its last answer.
+    pub summary: Option<String>,
+}
+
+/// What a merge did.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Merged {
+    /// The new head of the branch.
+    pub head: String,
+    /// The node that was added.
+    pub node: NodeView,
+}
+
+impl Projects {
+    /// Merges a branch into another.
+    pub async fn merge(&self, owner: &str, project: &str, merge: Merge) -> Result<Merged, Problem> {
+        let strategy = merge.strategy.as_deref().unwrap_or("ours");
+        if strategy != "ours" {
+            return Err(Problem::invalid("strategy", "must be `ours`"));
+        }
+        let project = self.own_project(owner, project).await?;
+        let from = self.branch(&project, &merge.from).await?;
+        let into = self.branch(&project, &merge.into).await?;
+        let (Some(theirs), true) = (from.head.clone(), from.id != into.id) else {
+            return Err(Problem::invalid("from", "must be another branch that has nodes"));
+        };
+        let summary = match merge.summary.filter(|summary| !summary.trim().is_empty()) {
+            Some(summary) => summary,
+            None => self.last_answer(&theirs).await?,
+        };
+        let text = format!("[merged branch `{}`]\n{summary}", merge.from);
+        let content = NodeContent { blocks: vec![Block::text(text)], ..NodeContent::default() };
+        let (id, parent) = (new_id("node"), into.head.clone());
+        let mut node =
+            self.new_node(id.clone(), &project, &into.id, parent.clone(), NodeRole::User, &content);
+        if let Some(inside) = &mut node.in_project {
+            inside.facts.merged = Some(theirs);
+        }
+        let moves = Move { reference: into.id.clone(), from: parent, to: Some(id.clone()) };
+        let commit = Commit { nodes: vec![node.clone()], moves: Some(moves), ..Commit::default() };
+        match self.sealed_store.store.commit(commit).await? {
+            Outcome::Written => {}
+            Outcome::Busy { run } => return Err(busy(&run)),
+            _ => return Err(self.stale(&into.id).await),
+        }
+        let names = self.branch_names(&project).await?;
+        Ok(Merged { head: id, node: self.view(&node, &names)? })
+    }
+
+    /// The text of the newest answer on a path.
+    async fn last_answer(&self, head: &str) -> Result<String, Problem> {
+        let past = self.past(head).await?;
+        let answers = past.iter().rev().filter(|node| node.facts.role == NodeRole::Assistant);
+        let texts = answers.map(|node| node.content.text());
+        let text = texts.into_iter().find(|text| !text.is_empty()).unwrap_or_default();
+        Ok(text.chars().take(MAX_EXCERPT).collect())
+    }
+}

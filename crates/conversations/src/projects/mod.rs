@@ -1,0 +1,151 @@
+//! Projects: conversations as trees of nodes with named branches.
+//!
+//! - `project`, `branch`: what exists, and how it changes;
+//! - `history`: reads nodes, the graph and provider's replies, and searches;
+//! - `turn`: starts an answer: chat, edit, regenerate; `merge` joins branches;
+//! - `answer`: drives a run and stores its node;
+//! - [`context`]: chooses what of a branch goes into the next request; `preview` shows it;
+//! - [`content`]: what a node holds; [`problem`]: the errors of the API.
+//!
+//! Every function checks that the project belongs to the caller. Nothing but a purge removes a node.
+
+mod answer;
+mod branch;
+pub mod content;
+pub mod context;
+mod history;
+pub mod ids;
+mod merge;
+mod preview;
+pub mod problem;
+mod project;
+pub mod providers;
+mod turn;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::HeaderMap;
+use parking_lot::RwLock;
+use throughline_codec::pacing::Pacing;
+use throughline_gateway::Gateway;
+use throughline_gateway::backend::credential_fingerprint;
+
+pub use self::branch::{BranchChange, BranchView, NewBranch};
+pub use self::history::{Graph, GraphNode, HistoryPage, Order};
+pub use self::merge::{Merge, Merged};
+pub use self::preview::ChatPreview;
+use self::problem::Problem;
+pub use self::project::{NewProject, ProjectChange, ProjectList, ProjectQuery, ProjectView};
+pub use self::turn::{
+    ChatRequest, EditRequest, RegenerateRequest, RunView, StartedRun, ToolResult,
+};
+use crate::runs::Runs;
+use crate::sealed_store::SealedStore;
+use crate::store::{Project, Reference};
+
+/// The settings of projects.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProjectSettings {
+    /// The provider of a new project. Empty: the default backend.
+    pub provider: String,
+    /// The model of a new project. Empty: the default model of its provider.
+    pub model: String,
+    /// Whether the providers' replies are kept as they were captured.
+    pub raw: bool,
+    /// How long the log of a run is kept after its end.
+    pub retention: Duration,
+    /// How deltas are joined.
+    pub pacing: Pacing,
+}
+
+impl Default for ProjectSettings {
+    fn default() -> Self {
+        Self {
+            provider: String::new(),
+            model: String::new(),
+            raw: true,
+            retention: Duration::from_secs(600),
+            pacing: Pacing::default(),
+        }
+    }
+}
+
+/// Who calls.
+#[derive(Clone, Debug)]
+pub struct Caller {
+    /// The fingerprint of the caller's key.
+    pub owner: String,
+    /// The headers, for backends that get the caller's own key.
+    pub headers: HeaderMap,
+}
+
+impl Caller {
+    /// The caller with this key.
+    pub fn new(key: &str, headers: HeaderMap) -> Self {
+        Self { owner: credential_fingerprint(key), headers }
+    }
+}
+
+/// The projects of all callers.
+#[derive(Debug)]
+pub struct Projects {
+    gateway: Arc<Gateway>,
+    runs: Arc<Runs>,
+    sealed_store: Arc<SealedStore>,
+    settings: RwLock<ProjectSettings>,
+}
+
+impl Projects {
+    /// Projects in the store of these runs.
+    pub fn new(gateway: Arc<Gateway>, runs: Arc<Runs>, settings: ProjectSettings) -> Self {
+        let sealed_store = runs.sealed_store.clone();
+        Self { gateway, runs, sealed_store, settings: RwLock::new(settings) }
+    }
+
+    /// Replaces the settings.
+    pub fn configure(&self, settings: ProjectSettings) {
+        *self.settings.write() = settings;
+    }
+
+    fn settings(&self) -> ProjectSettings {
+        self.settings.read().clone()
+    }
+
+    /// A project of this owner, deleted or not.
+    async fn any_project(&self, owner: &str, id: &str) -> Result<Project, Problem> {
+        let project = self.sealed_store.store.project(id).await?;
+        let own = project.filter(|project| project.owner == owner);
+        own.ok_or_else(|| Problem::not_found("project", id))
+    }
+
+    /// A project of this owner.
+    async fn own_project(&self, owner: &str, id: &str) -> Result<Project, Problem> {
+        let project = self.any_project(owner, id).await?;
+        match project.facts.deleted {
+            None => Ok(project),
+            Some(_) => Err(Problem::not_found("project", id).hint(format!(
+                "it was deleted; bring it back with POST /api/projects/{id}/restore"
+            ))),
+        }
+    }
+
+    /// A branch of a project, by its name.
+    async fn branch(&self, project: &Project, name: &str) -> Result<Reference, Problem> {
+        let branches = self.sealed_store.store.branches(&project.id).await?;
+        let named = |reference: &Reference| {
+            let branch = reference.branch.as_ref();
+            branch.is_some_and(|branch| branch.name == name && branch.facts.deleted.is_none())
+        };
+        let known: Vec<String> = branches
+            .iter()
+            .filter_map(|reference| reference.branch.as_ref())
+            .filter(|branch| branch.facts.deleted.is_none())
+            .map(|branch| format!("`{}`", branch.name))
+            .collect();
+        branches.into_iter().find(named).ok_or_else(|| {
+            Problem::not_found("branch", name)
+                .hint(format!("the branches of this project are {}", known.join(", ")))
+        })
+    }
+}

@@ -1,0 +1,57 @@
+//! Shows what would be sent for a chat turn, and why, without sending it.
+
+use serde::Serialize;
+use throughline_codec::dialects::stored::Stored;
+use throughline_gateway::plan::preview::Preview;
+
+use super::answer::RunContent;
+use super::context::NodeUse;
+use super::problem::Problem;
+use super::project::FIRST_BRANCH;
+use super::turn::{ChatRequest, facts_of, read_part};
+use super::{Caller, Projects};
+
+/// What would be sent.
+#[derive(Debug, Serialize)]
+pub struct ChatPreview {
+    /// What becomes of each node of the branch, oldest first.
+    pub nodes: Vec<NodeUse>,
+    /// About how many tokens the history has.
+    pub tokens: u64,
+    /// The request and the fate of each block.
+    #[serde(flatten)]
+    pub preview: Preview,
+}
+
+impl Projects {
+    /// Shows what would be sent for a chat turn. Nothing is stored.
+    pub async fn preview(
+        &self,
+        caller: &Caller,
+        project: &str,
+        chat: ChatRequest,
+    ) -> Result<ChatPreview, Problem> {
+        let project = self.own_project(&caller.owner, project).await?;
+        let name = chat.branch.as_deref().unwrap_or(FIRST_BRANCH);
+        let branch = self.branch(&project, name).await?;
+        let facts = facts_of(&branch);
+        let lock = self.resolve_lock(
+            chat.llm_provider.as_deref(),
+            chat.llm_model.as_deref(),
+            Some(&facts),
+        )?;
+        let part = read_part(chat.message, chat.tool_results, chat.settings)?;
+        let run = RunContent {
+            project: project.id.clone(),
+            branch: branch.id.clone(),
+            parent: branch.head.clone().unwrap_or_default(),
+            provider: lock.0,
+            model: lock.1,
+            ..RunContent::default()
+        };
+        let (request, context) = self.assemble(&run, part.request, Some(part.blocks)).await?;
+        let incoming = self.incoming(caller, &run.provider);
+        let preview = self.gateway.preview(incoming, Stored::accept(request)).await?;
+        Ok(ChatPreview { nodes: context.nodes, tokens: context.tokens, preview })
+    }
+}

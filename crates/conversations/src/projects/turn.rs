@@ -1,0 +1,598 @@
+//! Starts answers: chat, edit and regenerate. The user's turn, the move of its branch and the start of
+//! the run are one commit, so an acknowledged turn is never lost and a branch has one run at a time.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+use throughline_canonical::{Block, Request, Usage};
+use throughline_codec::dialects::stored::Stored;
+use throughline_codec::dialects::{ClientDialect, RequestParts};
+use throughline_gateway::unix_ms;
+
+use super::answer::{Answer, RunContent};
+use super::branch::{busy, name_taken};
+use super::content::NodeContent;
+use super::ids::new_id;
+use super::problem::Problem;
+use super::project::FIRST_BRANCH;
+use super::{Caller, Projects};
+use crate::sealed_store::SealedKind;
+use crate::store::{
+    BranchFacts, Commit, Move, Node, NodeFacts, NodeRole, Outcome, Project, ProjectNode, Reference,
+    Run, RunStatus,
+};
+
+/// A chat turn.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct ChatRequest {
+    /// The name of the branch. Empty: `main`.
+    pub branch: Option<String>,
+    /// What the user says: a text, or blocks.
+    pub message: Option<Value>,
+    /// The node that the caller believes to be the newest.
+    pub expected_head: Option<String>,
+    /// Results of tool calls of the newest answer.
+    pub tool_results: Vec<ToolResult>,
+    /// The backend. It must be that of the branch.
+    pub llm_provider: Option<String>,
+    /// The model. It must be that of the branch.
+    pub llm_model: Option<String>,
+    /// The caller's name for this request. A repeated one returns the same run.
+    pub client_request_id: Option<String>,
+    /// Creates a branch if the provider or the model differs.
+    pub auto_branch: bool,
+    /// Settings of the request: `thinking`, `tools`, `max_tokens` and others, as in `/ndjson/chat`.
+    #[serde(flatten)]
+    pub settings: Map<String, Value>,
+}
+
+/// The result of a tool call.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ToolResult {
+    /// The id of the call.
+    pub id: String,
+    /// The content: a text, or blocks.
+    pub content: Value,
+    /// Whether the tool failed.
+    #[serde(default)]
+    pub is_error: bool,
+}
+
+/// An edit of what a user said: a new branch with the new words.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct EditRequest {
+    /// The node whose words are replaced.
+    pub node_id: String,
+    /// The new words: a text, or blocks.
+    pub message: Option<Value>,
+    /// The name of the new branch.
+    pub branch: Option<String>,
+    /// The backend of the new branch.
+    pub llm_provider: Option<String>,
+    /// The model of the new branch.
+    pub llm_model: Option<String>,
+    /// The caller's name for this request.
+    pub client_request_id: Option<String>,
+    /// Settings of the request.
+    #[serde(flatten)]
+    pub settings: Map<String, Value>,
+}
+
+/// Asks for another answer to the same words.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct RegenerateRequest {
+    /// The answer that gets a sibling.
+    pub node_id: String,
+    /// The node that the caller believes to be the newest.
+    pub expected_head: Option<String>,
+    /// The caller's name for this request.
+    pub client_request_id: Option<String>,
+    /// Settings of the request. Those of the turn are used where it has none.
+    #[serde(flatten)]
+    pub settings: Map<String, Value>,
+}
+
+/// A run that has started, or had started before.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct StartedRun {
+    /// The run.
+    pub run_id: String,
+    /// The node that the answer will be.
+    pub node_id: String,
+    /// The branch.
+    pub branch: String,
+}
+
+/// A run as the API shows it.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RunView {
+    /// The id.
+    pub id: String,
+    /// `running`, `completed`, `cancelled`, `interrupted` or `error`.
+    pub status: RunStatus,
+    /// The project.
+    pub project_id: String,
+    /// The id of the branch.
+    pub branch_id: String,
+    /// The node of the answer. `null` if nothing arrived.
+    pub node_id: Option<String>,
+    /// Token counts.
+    pub usage: Option<Usage>,
+    /// The cost in US dollars, if the prices are known.
+    pub cost: Option<f64>,
+    /// When it was created, in milliseconds since 1970.
+    pub created_at: u64,
+}
+
+/// What the user's part of a turn says.
+#[derive(Clone, Debug)]
+pub(super) struct UserPart {
+    pub(super) blocks: Vec<Block>,
+    /// The request without its messages.
+    pub(super) request: Request,
+    /// The settings, as they were sent.
+    pub(super) settings: Map<String, Value>,
+}
+
+/// What a new run needs to know.
+struct NewRun<'a> {
+    project: &'a Project,
+    branch: &'a Reference,
+    /// The node that the answer follows.
+    parent: String,
+    /// The newest node of the branch, if the answer replaces it.
+    replaces: Option<String>,
+    name: Option<String>,
+}
+
+impl Projects {
+    /// Takes a user's turn and starts the answer.
+    pub async fn chat(
+        self: &Arc<Self>,
+        caller: &Caller,
+        project: &str,
+        chat: ChatRequest,
+    ) -> Result<StartedRun, Problem> {
+        let project = self.own_project(&caller.owner, project).await?;
+        if let Some(known) = self.repeated(&project, chat.client_request_id.as_deref()).await? {
+            return Ok(known);
+        }
+        let name = chat.branch.as_deref().unwrap_or(FIRST_BRANCH);
+        let mut branch = self.branch(&project, name).await?;
+        let facts = facts_of(&branch);
+        let (provider, model) = (chat.llm_provider.as_deref(), chat.llm_model.as_deref());
+        let mut new_branch = None;
+        if let Err(problem) = self.check_lock(&facts, provider, model) {
+            if !chat.auto_branch {
+                return Err(problem);
+            }
+            let lock = self.resolve_lock(provider, model, Some(&facts))?;
+            let name = format!("{name}-{}", &new_id("")[9..17]);
+            branch = self.new_branch(&project, &name, lock, branch.head.clone())?;
+            new_branch = Some(branch.clone());
+        }
+        check_head(&branch, chat.expected_head.as_deref())?;
+        let part = read_part(chat.message, chat.tool_results, chat.settings)?;
+        self.check_results(&branch, &part).await?;
+        let user = self.user_node(&project, &branch, branch.head.clone(), &part);
+        let new = NewRun {
+            project: &project,
+            branch: &branch,
+            parent: user.id.clone(),
+            replaces: None,
+            name: chat.client_request_id,
+        };
+        let mut commit = Commit { reference: new_branch, ..Commit::default() };
+        commit.moves = Some(Move {
+            reference: branch.id.clone(),
+            from: branch.head.clone(),
+            to: Some(user.id.clone()),
+        });
+        commit.nodes = vec![user];
+        self.start(caller, new, part, commit).await
+    }
+
+    /// Replaces what a user said: a sibling node on a new branch, and its answer.
+    pub async fn edit(
+        self: &Arc<Self>,
+        caller: &Caller,
+        project: &str,
+        edit: EditRequest,
+    ) -> Result<StartedRun, Problem> {
+        let project = self.own_project(&caller.owner, project).await?;
+        if let Some(known) = self.repeated(&project, edit.client_request_id.as_deref()).await? {
+            return Ok(known);
+        }
+        let node = self.own_node(&project, &edit.node_id).await?;
+        let inside = node.in_project.clone().unwrap_or_default();
+        if inside.facts.role != NodeRole::User {
+            return Err(Problem::invalid("nodeId", "only what a user said can be edited")
+                .hint("POST /api/projects/{id}/regenerate gives an answer a sibling"));
+        }
+        let source = self.sealed_store.store.reference(&inside.facts.branch).await?;
+        let source = source.as_ref().map(facts_of).unwrap_or_default();
+        let lock = self.resolve_lock(
+            edit.llm_provider.as_deref(),
+            edit.llm_model.as_deref(),
+            Some(&source),
+        )?;
+        let settings = self.settings_or_those_of(&node, edit.settings)?;
+        let part = read_part(edit.message, Vec::new(), settings)?;
+        let name = edit.branch.unwrap_or_else(|| format!("edit-{}", &new_id("")[9..17]));
+        let mut branch = self.new_branch(&project, &name, lock, node.parent.clone())?;
+        let user = self.user_node(&project, &branch, node.parent.clone(), &part);
+        branch.head = Some(user.id.clone());
+        let new = NewRun {
+            project: &project,
+            branch: &branch,
+            parent: user.id.clone(),
+            replaces: None,
+            name: edit.client_request_id,
+        };
+        let commit =
+            Commit { nodes: vec![user], reference: Some(branch.clone()), ..Commit::default() };
+        self.start(caller, new, part, commit).await
+    }
+
+    /// Asks for another answer to the same words. It becomes a sibling and the head of the branch.
+    pub async fn regenerate(
+        self: &Arc<Self>,
+        caller: &Caller,
+        project: &str,
+        again: RegenerateRequest,
+    ) -> Result<StartedRun, Problem> {
+        let project = self.own_project(&caller.owner, project).await?;
+        if let Some(known) = self.repeated(&project, again.client_request_id.as_deref()).await? {
+            return Ok(known);
+        }
+        let node = self.own_node(&project, &again.node_id).await?;
+        let branches = self.sealed_store.store.branches(&project.id).await?;
+        let is_head = |branch: &&Reference| {
+            branch.head.as_deref() == Some(&*node.id) && facts_of(branch).deleted.is_none()
+        };
+        let inside = node.in_project.clone().unwrap_or_default();
+        let (branch, Some(parent)) = (branches.iter().find(is_head), node.parent.clone()) else {
+            return Err(not_regenerable());
+        };
+        let branch = branch.filter(|_| inside.facts.role == NodeRole::Assistant);
+        let branch = branch.ok_or_else(not_regenerable)?;
+        check_head(branch, again.expected_head.as_deref())?;
+        let user = self.own_node(&project, &parent).await?;
+        let settings = self.settings_or_those_of(&user, again.settings)?;
+        let part = UserPart { blocks: Vec::new(), ..read_settings(settings)? };
+        let new = NewRun {
+            project: &project,
+            branch,
+            parent,
+            replaces: Some(node.id.clone()),
+            name: again.client_request_id,
+        };
+        let head = Some(node.id.clone());
+        let moves = Move { reference: branch.id.clone(), from: head.clone(), to: head };
+        let commit = Commit { moves: Some(moves), ..Commit::default() };
+        self.start(caller, new, part, commit).await
+    }
+
+    /// The run that this name has started before.
+    async fn repeated(
+        &self,
+        project: &Project,
+        name: Option<&str>,
+    ) -> Result<Option<StartedRun>, Problem> {
+        let Some(name) = name else { return Ok(None) };
+        let scope = scope(&project.id);
+        let run = self.sealed_store.store.named_run(&project.owner, &scope, name).await?;
+        run.map(|run| self.started(&run)).transpose()
+    }
+
+    fn started(&self, run: &Run) -> Result<StartedRun, Problem> {
+        let content = self.run_content(run)?;
+        Ok(StartedRun {
+            run_id: run.id.clone(),
+            node_id: content.node,
+            branch: content.branch_name,
+        })
+    }
+
+    pub(super) fn run_content(&self, run: &Run) -> Result<RunContent, Problem> {
+        Ok(self.sealed_store.open(SealedKind::Run, &run.id, &run.sealed)?)
+    }
+
+    /// Commits a turn, and starts its run in a task of its own.
+    async fn start(
+        self: &Arc<Self>,
+        caller: &Caller,
+        new: NewRun<'_>,
+        part: UserPart,
+        mut commit: Commit,
+    ) -> Result<StartedRun, Problem> {
+        let permit = self.gateway.admit()?;
+        let facts = facts_of(new.branch);
+        let content = RunContent {
+            project: new.project.id.clone(),
+            branch: new.branch.id.clone(),
+            branch_name: new.branch.branch.as_ref().map_or_else(String::new, |of| of.name.clone()),
+            node: new_id("node"),
+            parent: new.parent,
+            replaces: new.replaces,
+            provider: facts.provider,
+            model: facts.model,
+            ..RunContent::default()
+        };
+        let id = new_id("run");
+        let run = Run {
+            owner: new.project.owner.clone(),
+            scope: scope(&new.project.id),
+            name: new.name,
+            reference: Some(new.branch.id.clone()),
+            instance: self.runs.instance.clone(),
+            epoch: 1,
+            status: RunStatus::Running,
+            created: unix_ms(),
+            expires: None,
+            sealed: self.sealed_store.seal(SealedKind::Run, &id, &content),
+            id,
+        };
+        commit.start = Some(run.clone());
+        match self.sealed_store.store.commit(commit).await? {
+            Outcome::Written => {}
+            Outcome::Stale => return Err(self.stale(&new.branch.id).await),
+            Outcome::Busy { run } => return Err(busy(&run)),
+            Outcome::Repeated { run } => {
+                let known = self.sealed_store.store.run(&run).await?;
+                return self.started(&known.ok_or_else(|| Problem::not_found("run", &run))?);
+            }
+            Outcome::NameTaken => return Err(name_taken(&content.branch_name)),
+            Outcome::Fenced => return Err(busy(&run.id)),
+        }
+        let started = StartedRun {
+            run_id: run.id.clone(),
+            node_id: content.node.clone(),
+            branch: content.branch_name.clone(),
+        };
+        let answer = Answer::new(Arc::clone(self), &run, content, self.settings().retention);
+        answer.spawn(caller.clone(), part.request, permit);
+        Ok(started)
+    }
+
+    /// The error of a commit whose branch has moved.
+    pub(super) async fn stale(&self, branch: &str) -> Problem {
+        match self.sealed_store.store.reference(branch).await {
+            Ok(reference) => stale(reference.and_then(|reference| reference.head)),
+            Err(error) => error.into(),
+        }
+    }
+
+    fn user_node(
+        &self,
+        project: &Project,
+        branch: &Reference,
+        parent: Option<String>,
+        part: &UserPart,
+    ) -> Node {
+        let content = NodeContent {
+            blocks: part.blocks.clone(),
+            settings: part.settings.clone(),
+            ..NodeContent::default()
+        };
+        self.new_node(new_id("node"), project, &branch.id, parent, NodeRole::User, &content)
+    }
+
+    /// A node that is not stored yet.
+    pub(super) fn new_node(
+        &self,
+        id: String,
+        project: &Project,
+        branch: &str,
+        parent: Option<String>,
+        role: NodeRole,
+        content: &NodeContent,
+    ) -> Node {
+        Node {
+            parent,
+            owner: project.owner.clone(),
+            created: unix_ms(),
+            sealed: self.sealed_store.seal(SealedKind::Node, &id, content),
+            in_project: Some(ProjectNode {
+                project: project.id.clone(),
+                facts: NodeFacts { role, branch: branch.to_owned(), ..NodeFacts::default() },
+                ..ProjectNode::default()
+            }),
+            id,
+            ..Node::default()
+        }
+    }
+
+    /// The settings of a request, or those of an earlier turn where it has none.
+    fn settings_or_those_of(
+        &self,
+        node: &Node,
+        settings: Map<String, Value>,
+    ) -> Result<Map<String, Value>, Problem> {
+        let mut all = self.content(node)?.settings;
+        all.extend(settings);
+        Ok(all)
+    }
+
+    /// Checks that results belong to calls of the newest answer.
+    async fn check_results(&self, branch: &Reference, part: &UserPart) -> Result<(), Problem> {
+        let results = part.blocks.iter().filter_map(|block| match block {
+            Block::ToolResult { id, .. } => Some(id.as_str()),
+            _ => None,
+        });
+        let results: Vec<&str> = results.collect();
+        if results.is_empty() {
+            return Ok(());
+        }
+        let head = match &branch.head {
+            Some(head) => self.sealed_store.store.node(head).await?,
+            None => None,
+        };
+        let blocks = match &head {
+            Some(head) => self.content(head)?.blocks,
+            None => Vec::new(),
+        };
+        let is_called = |result: &str| {
+            blocks.iter().any(|block| matches!(block, Block::ToolCall { id, .. } if id == result))
+        };
+        match results.into_iter().find(|result| !is_called(result)) {
+            None => Ok(()),
+            Some(unknown) => {
+                let wrong = format!("the newest answer has no call `{unknown}`");
+                Err(Problem::invalid("toolResults", wrong))
+            }
+        }
+    }
+
+    /// A run of this owner.
+    pub async fn run(&self, owner: &str, id: &str) -> Result<RunView, Problem> {
+        let run = self.own_run(owner, id).await?;
+        let content = self.run_content(&run)?;
+        let has_node = self.sealed_store.store.node(&content.node).await?.is_some();
+        Ok(RunView {
+            id: run.id,
+            status: run.status,
+            project_id: content.project,
+            branch_id: content.branch,
+            node_id: has_node.then_some(content.node),
+            usage: content.usage,
+            cost: None,
+            created_at: run.created,
+        })
+    }
+
+    /// Stops a run. Returns it as it is then, or soon.
+    pub async fn stop(&self, owner: &str, id: &str) -> Result<RunView, Problem> {
+        let run = self.own_run(owner, id).await?;
+        if run.status == RunStatus::Running {
+            let live = self.runs.live(id);
+            self.runs.stop(id).await?;
+            if let Some(live) = live {
+                live.closed().await;
+            }
+        }
+        self.run(owner, id).await
+    }
+
+    /// The record of a run of this owner.
+    pub async fn own_run(&self, owner: &str, id: &str) -> Result<Run, Problem> {
+        let run = self.sealed_store.store.run(id).await?;
+        let own = run.filter(|run| run.owner == owner && is_project(&run.scope));
+        own.ok_or_else(|| {
+            Problem::not_found("run", id)
+                .hint("logs of runs are kept for `runs.retention`; the answer is in its node")
+        })
+    }
+
+    /// The log of runs.
+    pub fn runs(&self) -> &Arc<crate::runs::Runs> {
+        &self.runs
+    }
+}
+
+/// The scope of the runs of a project.
+pub(super) fn scope(project: &str) -> String {
+    format!("project:{project}")
+}
+
+/// Whether runs of this scope belong to projects.
+pub(super) fn is_project(scope: &str) -> bool {
+    scope.starts_with("project:")
+}
+
+pub(super) fn facts_of(branch: &Reference) -> BranchFacts {
+    branch.branch.as_ref().map(|branch| branch.facts.clone()).unwrap_or_default()
+}
+
+fn stale(head: Option<String>) -> Problem {
+    Problem::conflict("stale-head", "the branch has grown since you read it")
+        .with("head", head)
+        .hint("read the branch, then send the message again with the present `head` as `expectedHead`")
+}
+
+fn check_head(branch: &Reference, expected: Option<&str>) -> Result<(), Problem> {
+    match expected {
+        Some(expected) if branch.head.as_deref() != Some(expected) => {
+            Err(stale(branch.head.clone()))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn not_regenerable() -> Problem {
+    Problem::conflict(
+        "not-a-head",
+        "only an answer that is the head of a branch can be regenerated",
+    )
+    .hint("edit the message before it: POST /api/projects/{id}/edit makes a branch")
+}
+
+/// Reads the user's part of a turn: results of tools, then the message.
+pub(super) fn read_part(
+    message: Option<Value>,
+    results: Vec<ToolResult>,
+    settings: Map<String, Value>,
+) -> Result<UserPart, Problem> {
+    let is_empty = match &message {
+        None | Some(Value::Null) => true,
+        Some(Value::String(text)) => text.is_empty(),
+        Some(Value::Array(blocks)) => blocks.is_empty(),
+        Some(_) => false,
+    };
+    if is_empty && results.is_empty() {
+        return Err(Problem::invalid("message", "is missing; send a text or blocks"));
+    }
+    let mut content: Vec<Value> = results
+        .into_iter()
+        .map(|result| {
+            json!({"type": "tool_result", "id": result.id, "content": result.content,
+                "is_error": result.is_error})
+        })
+        .collect();
+    match message {
+        _ if is_empty => {}
+        Some(Value::Array(blocks)) => content.extend(blocks),
+        Some(Value::String(text)) => content.push(json!({"type": "text", "text": text})),
+        Some(_) | None => {
+            return Err(Problem::invalid("message", "must be a text or a list of blocks"));
+        }
+    }
+    read_request(settings, &content)
+}
+
+/// Reads settings without a message.
+fn read_settings(settings: Map<String, Value>) -> Result<UserPart, Problem> {
+    read_request(settings, &[json!({"type": "text", "text": "-"})])
+}
+
+fn read_request(settings: Map<String, Value>, content: &[Value]) -> Result<UserPart, Problem> {
+    for own in ["messages", "model", "system", "stream", "backend", "thread"] {
+        if settings.contains_key(own) {
+            let wrong = "is not a member of this request: the project and its branch decide it";
+            return Err(Problem::invalid(own, wrong));
+        }
+    }
+    let mut body = settings.clone();
+    body.insert("messages".to_owned(), json!([{"role": "user", "content": content}]));
+    let body = Value::Object(body).to_string();
+    let parts = RequestParts { body: body.as_bytes(), ..RequestParts::default() };
+    let mut accepted = Stored.read_request(&parts).map_err(|mut fault| {
+        // The caller wrote `message`.
+        if let Some(rest) =
+            fault.path.as_deref().and_then(|path| path.strip_prefix("messages.0.content"))
+        {
+            fault.path = Some(format!("message{rest}"));
+        }
+        Problem::from(fault)
+    })?;
+    let messages = std::mem::take(&mut accepted.request.messages);
+    let blocks = messages.into_iter().flat_map(|message| message.content).collect();
+    Ok(UserPart { blocks, request: accepted.request, settings })
+}
