@@ -94,7 +94,7 @@ impl DropFinder<'_> {
             if self.is_split(at) {
                 continue;
             }
-            let has_none = messages[at].thinking_count() == 0;
+            let has_none = self.outline.messages[at].thinking_count() == 0;
             let must_look = damaged.contains(&at) || Some(at) == open_call && has_none;
             let message = match self.look_up(at, must_look).await {
                 LookedUp::Known(message) => LoopMessage { is_open: at >= open, ..message },
