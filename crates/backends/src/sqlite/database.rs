@@ -12,7 +12,7 @@ use sqlx::sqlite::{
 use sqlx::{Sqlite, SqliteConnection, SqlitePool};
 use throughline_gateway::thinking::store::StoreError;
 
-use super::error;
+use crate::rows::error;
 
 /// Connections for reading.
 const MAX_READERS: u32 = 3;

@@ -11,7 +11,7 @@ use throughline_gateway::thinking::store::{StoreError, StoreFuture};
 
 use super::check::{self, DatabaseFault};
 use super::database::Database;
-use super::{error, signed, unsigned};
+use crate::rows::{error, signed, unsigned};
 
 /// The columns of a node.
 const NODE_COLUMNS: &str = "id, parent, owner, created, expires, open, sealed, \
