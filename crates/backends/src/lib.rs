@@ -2,5 +2,6 @@
 //! that needs to know why something is written shows that its trait lacks a method.
 
 mod batch;
+pub mod postgres;
 mod rows;
 pub mod sqlite;
