@@ -1,11 +1,16 @@
 //! A conversation store in RAM.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use throughline_gateway::thinking::store::StoreFuture;
+use throughline_gateway::unix_ms;
 
-use crate::store::{Move, Node, Piece, Reference, Store};
+use crate::store::{
+    Branch, Commit, LogPiece, Move, Node, NodeFacts, NodeStore, Outcome, Page, Piece, Project,
+    ProjectStore, Reference, Run, RunEnd, RunStatus, RunStore,
+};
 
 /// A conversation store in RAM.
 #[derive(Debug, Default)]
@@ -13,11 +18,18 @@ pub struct InMemory {
     contents: Mutex<Contents>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Contents {
     nodes: BTreeMap<String, Node>,
+    raw: BTreeMap<String, Vec<u8>>,
     references: BTreeMap<String, Reference>,
+    projects: BTreeMap<String, Project>,
+    runs: BTreeMap<String, Run>,
     logs: BTreeMap<String, Vec<Piece>>,
+    /// When each instance was last alive.
+    beats: BTreeMap<String, u64>,
+    /// The runs that somebody has asked to stop.
+    stops: BTreeSet<String>,
 }
 
 impl Contents {
@@ -32,17 +44,125 @@ impl Contents {
         path
     }
 
-    fn put(&mut self, node: Node, moves: Option<Move>) -> bool {
-        if let Some(moves) = moves {
-            let Some(reference) = self.references.get_mut(&moves.reference) else {
-                return false;
-            };
-            if reference.head != moves.from {
-                return false;
-            }
-            reference.head = Some(node.id.clone());
-            reference.expires = later(reference.expires, node.expires);
+    fn commit(&mut self, commit: Commit) -> Outcome {
+        let Commit { nodes, reference, moves, start, end } = commit;
+        let ending = end.as_ref().map(|end| end.run.clone());
+        if let Some(reference) = reference
+            && !self.add_reference(reference)
+        {
+            return Outcome::NameTaken;
         }
+        if let Some(end) = end
+            && !self.end_run(end)
+        {
+            return Outcome::Fenced;
+        }
+        if let Some(moves) = moves {
+            let expires = nodes.last().and_then(|node| node.expires);
+            let outcome = self.move_reference(moves, expires, ending.as_deref());
+            if outcome != Outcome::Written {
+                return outcome;
+            }
+        }
+        if let Some(run) = start {
+            let outcome = self.start_run(run);
+            if outcome != Outcome::Written {
+                return outcome;
+            }
+        }
+        for node in nodes {
+            self.put(node);
+        }
+        Outcome::Written
+    }
+
+    /// Adds a reference. Returns false if its project has a branch of this name.
+    fn add_reference(&mut self, reference: Reference) -> bool {
+        if let Some(branch) = &reference.branch
+            && self.is_taken(&reference.id, branch)
+        {
+            return false;
+        }
+        self.references.insert(reference.id.clone(), reference);
+        true
+    }
+
+    /// Whether another branch of the project has this name.
+    fn is_taken(&self, id: &str, branch: &Branch) -> bool {
+        let mut others = self.references.values().filter(|other| other.id != id);
+        others.any(|other| {
+            let theirs = other.branch.as_ref();
+            theirs.is_some_and(|other| {
+                (&other.project, &other.name) == (&branch.project, &branch.name)
+            })
+        })
+    }
+
+    fn move_reference(
+        &mut self,
+        moves: Move,
+        expires: Option<u64>,
+        ending: Option<&str>,
+    ) -> Outcome {
+        let active =
+            self.active_run(&moves.reference).filter(|run| Some(run.id.as_str()) != ending);
+        if let Some(run) = active {
+            return Outcome::Busy { run: run.id.clone() };
+        }
+        match self.references.get_mut(&moves.reference) {
+            Some(reference) if reference.head == moves.from => {
+                reference.head = moves.to;
+                reference.expires = later(reference.expires, expires);
+                Outcome::Written
+            }
+            _ => Outcome::Stale,
+        }
+    }
+
+    fn active_run(&self, reference: &str) -> Option<&Run> {
+        let mut active = self.runs.values().filter(|run| run.status == RunStatus::Running);
+        active.find(|run| run.reference.as_deref() == Some(reference))
+    }
+
+    fn named_run(&self, owner: &str, scope: &str, name: &str) -> Option<&Run> {
+        self.runs.values().find(|run| {
+            (run.owner.as_str(), run.scope.as_str(), run.name.as_deref())
+                == (owner, scope, Some(name))
+        })
+    }
+
+    fn start_run(&mut self, run: Run) -> Outcome {
+        if let Some(name) = &run.name
+            && let Some(known) = self.named_run(&run.owner, &run.scope, name)
+        {
+            return Outcome::Repeated { run: known.id.clone() };
+        }
+        if let Some(reference) = &run.reference
+            && let Some(known) = self.active_run(reference)
+        {
+            return Outcome::Busy { run: known.id.clone() };
+        }
+        self.runs.insert(run.id.clone(), run);
+        Outcome::Written
+    }
+
+    /// The run, if it is in progress under this epoch.
+    fn writable(&mut self, id: &str, epoch: u64) -> Option<&mut Run> {
+        let run = self.runs.get_mut(id)?;
+        (run.status == RunStatus::Running && run.epoch == epoch).then_some(run)
+    }
+
+    fn end_run(&mut self, end: RunEnd) -> bool {
+        let Some(run) = self.writable(&end.run, end.epoch) else {
+            return false;
+        };
+        run.status = end.status;
+        run.expires = end.expires;
+        run.sealed = end.sealed;
+        true
+    }
+
+    fn put(&mut self, mut node: Node) {
         // A node that follows itself would make the walk endless.
         let mut next = node.parent.clone();
         while let Some(id) = next.filter(|id| *id != node.id) {
@@ -52,13 +172,64 @@ impl Contents {
             above.expires = later(above.expires, node.expires);
             next = above.parent.clone();
         }
+        if let Some(raw) = node.in_project.as_mut().and_then(|node| node.sealed_raw.take()) {
+            self.raw.insert(node.id.clone(), raw);
+        }
         self.nodes.insert(node.id.clone(), node);
-        true
     }
 
     fn remove(&mut self, id: &str) -> bool {
-        self.logs.remove(id);
+        // A stored response and its run have the same id.
+        self.remove_run(id);
+        self.raw.remove(id);
         self.nodes.remove(id).is_some()
+    }
+
+    fn remove_run(&mut self, id: &str) -> bool {
+        self.logs.remove(id);
+        self.runs.remove(id).is_some()
+    }
+
+    fn remove_project(&mut self, id: &str) -> bool {
+        let is_inside = |node: &Node| node.in_project.as_ref().is_some_and(|of| of.project == id);
+        let nodes: Vec<String> = self
+            .nodes
+            .values()
+            .filter(|node| is_inside(node))
+            .map(|node| node.id.clone())
+            .collect();
+        for node in nodes {
+            self.remove(&node);
+        }
+        let branches: Vec<String> =
+            self.branches(id).into_iter().map(|reference| reference.id).collect();
+        let is_on_branch =
+            |run: &Run| run.reference.as_ref().is_some_and(|branch| branches.contains(branch));
+        let runs: Vec<String> =
+            self.runs.values().filter(|run| is_on_branch(run)).map(|run| run.id.clone()).collect();
+        for run in runs {
+            self.remove_run(&run);
+        }
+        for branch in branches {
+            self.references.remove(&branch);
+        }
+        self.projects.remove(id).is_some()
+    }
+
+    fn branches(&self, project: &str) -> Vec<Reference> {
+        let is_inside = |reference: &&Reference| {
+            reference.branch.as_ref().is_some_and(|branch| branch.project == project)
+        };
+        let mut branches: Vec<Reference> =
+            self.references.values().filter(is_inside).cloned().collect();
+        branches.sort_by(|one, other| (one.created, &one.id).cmp(&(other.created, &other.id)));
+        branches
+    }
+
+    fn project_nodes(&self, project: &str) -> impl Iterator<Item = &Node> {
+        self.nodes
+            .values()
+            .filter(move |node| node.in_project.as_ref().is_some_and(|of| of.project == project))
     }
 
     fn size(&self, id: &str, node: &Node) -> u64 {
@@ -68,9 +239,8 @@ impl Contents {
     }
 
     fn trim(&mut self, now: u64, bytes: u64) -> u64 {
-        let mut closed: Vec<(u64, String, bool, u64)> = self
-            .nodes
-            .iter()
+        let outside = || self.nodes.iter().filter(|(_, node)| node.in_project.is_none());
+        let mut closed: Vec<(u64, String, bool, u64)> = outside()
             .filter(|(_, node)| !node.open)
             .map(|(id, node)| {
                 let expired = node.expires.is_some_and(|at| at <= now);
@@ -78,8 +248,7 @@ impl Contents {
             })
             .collect();
         closed.sort();
-        let all = self.nodes.iter();
-        let mut total: u64 = all.map(|(id, node)| self.size(id, node)).sum();
+        let mut total: u64 = outside().map(|(id, node)| self.size(id, node)).sum();
         let before = self.references.len();
         let lives = |expires: Option<u64>| expires.is_none_or(|at| at > now);
         self.references.retain(|_, reference| lives(reference.expires));
@@ -95,6 +264,12 @@ impl Contents {
                 !goes
             });
         }
+        let ended = |run: &&Run| run.status != RunStatus::Running && !lives(run.expires);
+        let expired: Vec<String> =
+            self.runs.values().filter(ended).map(|run| run.id.clone()).collect();
+        for run in expired {
+            gone += u64::from(self.remove_run(&run));
+        }
         gone
     }
 }
@@ -108,9 +283,33 @@ fn ready<T: Send + 'static>(value: T) -> StoreFuture<'static, T> {
     Box::pin(std::future::ready(Ok(value)))
 }
 
-impl Store for InMemory {
-    fn put(&self, node: Node, moves: Option<Move>) -> StoreFuture<'_, bool> {
-        ready(self.contents.lock().put(node, moves))
+/// The entries of a sorted list that a page has.
+fn page<'a, T: Clone + 'a>(
+    entries: impl Iterator<Item = (&'a str, &'a T)>,
+    page: &Page,
+    newest_first: bool,
+) -> Vec<T> {
+    let is_later = |id: &str| match &page.after {
+        None => true,
+        Some(after) if newest_first => id < after.as_str(),
+        Some(after) => id > after.as_str(),
+    };
+    entries
+        .filter(|(id, _)| is_later(id))
+        .take(page.limit)
+        .map(|(_, entry)| entry.clone())
+        .collect()
+}
+
+impl NodeStore for InMemory {
+    fn commit(&self, commit: Commit) -> StoreFuture<'_, Outcome> {
+        let mut contents = self.contents.lock();
+        let before = contents.clone();
+        let outcome = contents.commit(commit);
+        if outcome != Outcome::Written {
+            *contents = before;
+        }
+        ready(outcome)
     }
 
     fn node(&self, id: &str) -> StoreFuture<'_, Option<Node>> {
@@ -128,14 +327,12 @@ impl Store for InMemory {
         ready(self.contents.lock().path(id, most))
     }
 
-    fn remove(&self, id: &str) -> StoreFuture<'_, bool> {
-        ready(self.contents.lock().remove(id))
+    fn raw(&self, id: &str) -> StoreFuture<'_, Option<Vec<u8>>> {
+        ready(self.contents.lock().raw.get(id).cloned())
     }
 
-    fn open_nodes(&self) -> StoreFuture<'_, Vec<Node>> {
-        let contents = self.contents.lock();
-        let open = contents.nodes.values().filter(|node| node.open);
-        ready(open.cloned().collect())
+    fn remove(&self, id: &str) -> StoreFuture<'_, bool> {
+        ready(self.contents.lock().remove(id))
     }
 
     fn put_reference(&self, reference: Reference) -> StoreFuture<'_, ()> {
@@ -157,25 +354,159 @@ impl Store for InMemory {
         ready(self.contents.lock().references.remove(id).is_some())
     }
 
-    fn log(&self, node: &str, piece: Piece) -> StoreFuture<'_, ()> {
-        let logs = &mut self.contents.lock().logs;
-        logs.entry(node.to_owned()).or_default().push(piece);
-        ready(())
-    }
-
-    fn logged(&self, node: &str, after: Option<u64>) -> StoreFuture<'_, Vec<Piece>> {
-        let contents = self.contents.lock();
-        let log = contents.logs.get(node).into_iter().flatten();
-        let behind = log.filter(|piece| after.is_none_or(|after| piece.last > after));
-        ready(behind.cloned().collect())
-    }
-
     fn trim(&self, now: u64, bytes: u64) -> StoreFuture<'_, u64> {
         ready(self.contents.lock().trim(now, bytes))
     }
 
     fn check_write(&self) -> StoreFuture<'_, ()> {
         ready(())
+    }
+}
+
+impl ProjectStore for InMemory {
+    fn put_project(&self, project: Project) -> StoreFuture<'_, ()> {
+        self.contents.lock().projects.insert(project.id.clone(), project);
+        ready(())
+    }
+
+    fn project(&self, id: &str) -> StoreFuture<'_, Option<Project>> {
+        ready(self.contents.lock().projects.get(id).cloned())
+    }
+
+    fn projects(&self, owner: &str, deleted: bool, wanted: Page) -> StoreFuture<'_, Vec<Project>> {
+        let contents = self.contents.lock();
+        let own = contents.projects.iter().rev().filter(|(_, project)| {
+            project.owner == owner && project.facts.deleted.is_some() == deleted
+        });
+        ready(page(own.map(|(id, project)| (id.as_str(), project)), &wanted, true))
+    }
+
+    fn remove_project(&self, id: &str) -> StoreFuture<'_, bool> {
+        ready(self.contents.lock().remove_project(id))
+    }
+
+    fn branches(&self, project: &str) -> StoreFuture<'_, Vec<Reference>> {
+        ready(self.contents.lock().branches(project))
+    }
+
+    fn change_branch(&self, id: &str, branch: Branch) -> StoreFuture<'_, bool> {
+        let mut contents = self.contents.lock();
+        if contents.is_taken(id, &branch) {
+            return ready(false);
+        }
+        let known = contents.references.get_mut(id).filter(|known| known.branch.is_some());
+        ready(known.map(|known| known.branch = Some(branch)).is_some())
+    }
+
+    fn change_node(&self, id: &str, facts: NodeFacts) -> StoreFuture<'_, bool> {
+        let mut contents = self.contents.lock();
+        let known = contents.nodes.get_mut(id).and_then(|node| node.in_project.as_mut());
+        ready(known.map(|known| known.facts = facts).is_some())
+    }
+
+    fn project_nodes(&self, project: &str, wanted: Page) -> StoreFuture<'_, Vec<Node>> {
+        let contents = self.contents.lock();
+        let nodes = contents.project_nodes(project).map(|node| (node.id.as_str(), node));
+        ready(page(nodes, &wanted, false))
+    }
+
+    fn count_nodes(&self, project: &str) -> StoreFuture<'_, u64> {
+        ready(self.contents.lock().project_nodes(project).count() as u64)
+    }
+}
+
+impl RunStore for InMemory {
+    fn run(&self, id: &str) -> StoreFuture<'_, Option<Run>> {
+        ready(self.contents.lock().runs.get(id).cloned())
+    }
+
+    fn named_run(&self, owner: &str, scope: &str, name: &str) -> StoreFuture<'_, Option<Run>> {
+        ready(self.contents.lock().named_run(owner, scope, name).cloned())
+    }
+
+    fn runs(&self, owner: &str, scope: &str, limit: usize) -> StoreFuture<'_, Vec<Run>> {
+        let contents = self.contents.lock();
+        let own = contents.runs.values().filter(|run| run.owner == owner && run.scope == scope);
+        let mut runs: Vec<Run> = own.cloned().collect();
+        runs.sort_by(|one, other| (other.created, &other.id).cmp(&(one.created, &one.id)));
+        runs.truncate(limit);
+        ready(runs)
+    }
+
+    fn active_runs(&self, references: &[String]) -> StoreFuture<'_, Vec<Run>> {
+        let contents = self.contents.lock();
+        let active = references.iter().filter_map(|reference| contents.active_run(reference));
+        ready(active.cloned().collect())
+    }
+
+    fn beat(&self, instance: &str) -> StoreFuture<'_, ()> {
+        self.contents.lock().beats.insert(instance.to_owned(), unix_ms());
+        ready(())
+    }
+
+    fn abandoned(&self, instance: &str, silent: Duration) -> StoreFuture<'_, Vec<Run>> {
+        let contents = self.contents.lock();
+        let silent = u64::try_from(silent.as_millis()).unwrap_or(u64::MAX);
+        let since = unix_ms().saturating_sub(silent);
+        let is_abandoned = |run: &&Run| {
+            let beat = contents.beats.get(&run.instance);
+            run.status == RunStatus::Running
+                && run.instance != instance
+                && beat.is_none_or(|beat| *beat <= since)
+        };
+        ready(contents.runs.values().filter(is_abandoned).cloned().collect())
+    }
+
+    fn take_over(&self, id: &str, epoch: u64, instance: &str) -> StoreFuture<'_, Option<u64>> {
+        let mut contents = self.contents.lock();
+        let taken = contents.writable(id, epoch).map(|run| {
+            run.epoch += 1;
+            instance.clone_into(&mut run.instance);
+            run.epoch
+        });
+        ready(taken)
+    }
+
+    fn log(&self, pieces: Vec<LogPiece>) -> StoreFuture<'_, Vec<bool>> {
+        let mut contents = self.contents.lock();
+        let mut written = Vec::with_capacity(pieces.len());
+        for LogPiece { run, epoch, piece } in pieces {
+            let is_written = contents.writable(&run, epoch).is_some();
+            if is_written {
+                contents.logs.entry(run).or_default().push(piece);
+            }
+            written.push(is_written);
+        }
+        ready(written)
+    }
+
+    fn logged(&self, run: &str, after: Option<u64>) -> StoreFuture<'_, Vec<Piece>> {
+        let contents = self.contents.lock();
+        let log = contents.logs.get(run).into_iter().flatten();
+        let later = log.filter(|piece| after.is_none_or(|after| piece.last > after));
+        ready(later.cloned().collect())
+    }
+
+    fn ask_stop(&self, id: &str) -> StoreFuture<'_, bool> {
+        let mut contents = self.contents.lock();
+        let is_running = contents.runs.get(id).is_some_and(|run| run.status == RunStatus::Running);
+        if is_running {
+            contents.stops.insert(id.to_owned());
+        }
+        ready(is_running)
+    }
+
+    fn asked_stops(&self, instance: &str) -> StoreFuture<'_, Vec<String>> {
+        let contents = self.contents.lock();
+        let is_own = |id: &&String| {
+            let run = contents.runs.get(*id);
+            run.is_some_and(|run| run.status == RunStatus::Running && run.instance == instance)
+        };
+        ready(contents.stops.iter().filter(is_own).cloned().collect())
+    }
+
+    fn remove_run(&self, id: &str) -> StoreFuture<'_, bool> {
+        ready(self.contents.lock().remove_run(id))
     }
 }
 

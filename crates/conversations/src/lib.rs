@@ -1,9 +1,10 @@
 //! Stored conversations, for clients that do not send their history.
 //!
-//! - [`store`]: the trait of a durable store, [`in_memory`]: a store in RAM, [`suite`]: the tests
+//! - [`store`]: the traits of a durable store, [`in_memory`]: a store in RAM, [`suite`]: the tests
 //!   that every store must pass;
 //! - [`watched_store`]: a store that records the result of each write;
 //! - [`sealed_store`]: seals and opens what a store holds, and checks whose it is;
+//! - [`runs`]: replies that go on without their client, with a log that readers can resume;
 //! - [`responses`]: the stateful part of the Responses dialect, with any backend;
 //! - [`threads`]: message threads of the Anthropic dialect, with any backend.
 
@@ -11,6 +12,7 @@ mod body;
 mod copy;
 pub mod in_memory;
 pub mod responses;
+pub mod runs;
 pub mod sealed_store;
 pub mod store;
 pub mod suite;

@@ -1,6 +1,11 @@
 //! The tests that every conversation store must pass.
 
-use crate::store::{Move, Node, Piece, Reference, Store};
+use std::time::Duration;
+
+use crate::store::{
+    Branch, BranchFacts, Commit, LogPiece, Move, Node, NodeFacts, NodeRole, NodeStatus, Outcome,
+    Page, Piece, Project, ProjectFacts, ProjectNode, Reference, Run, RunEnd, RunStatus, Store,
+};
 
 /// The message of a failed store operation.
 const OK: &str = "the store works";
@@ -15,6 +20,7 @@ fn node(id: &str, parent: Option<&str>, created: u64) -> Node {
         open: false,
         names: vec![format!("item_{id}"), "shared".to_owned()],
         sealed: format!("content of {id}").into_bytes(),
+        in_project: None,
     }
 }
 
@@ -26,7 +32,55 @@ fn reference(id: &str, content: &str) -> Reference {
         created: 5,
         expires: Some(50),
         sealed: content.as_bytes().to_vec(),
+        branch: None,
     }
+}
+
+fn run(id: &str, reference: Option<&str>) -> Run {
+    Run {
+        id: id.to_owned(),
+        owner: "ada".to_owned(),
+        scope: "scope".to_owned(),
+        name: None,
+        reference: reference.map(str::to_owned),
+        instance: "one".to_owned(),
+        epoch: 1,
+        status: RunStatus::Running,
+        created: 7,
+        expires: Some(70),
+        sealed: b"sealed".to_vec(),
+    }
+}
+
+fn end(run: &str, epoch: u64) -> RunEnd {
+    RunEnd {
+        run: run.to_owned(),
+        epoch,
+        status: RunStatus::Completed,
+        expires: Some(90),
+        sealed: b"end".to_vec(),
+    }
+}
+
+fn to(reference: &str, from: Option<&str>, to: &str) -> Option<Move> {
+    let (from, to) = (from.map(str::to_owned), Some(to.to_owned()));
+    Some(Move { reference: reference.to_owned(), from, to })
+}
+
+async fn start(store: &dyn Store, run: Run) -> Outcome {
+    store.commit(Commit { start: Some(run), ..Commit::default() }).await.expect(OK)
+}
+
+async fn finish(store: &dyn Store, end: RunEnd) -> Outcome {
+    store.commit(Commit { end: Some(end), ..Commit::default() }).await.expect(OK)
+}
+
+fn piece(first: u64, last: u64) -> Piece {
+    Piece { first, last, sealed: vec![u8::try_from(first).unwrap_or_default(); 3] }
+}
+
+fn log_piece(run: &str, epoch: u64, piece: Piece) -> LogPiece {
+    LogPiece { run: run.to_owned(), epoch, piece }
 }
 
 async fn path(store: &dyn Store, id: &str, limit: usize) -> Vec<String> {
@@ -47,6 +101,12 @@ pub async fn check_store(store: &dyn Store) {
     log_keeps_its_order(store).await;
     trim_removes_the_oldest_first(store).await;
     unused_reference_expires(store).await;
+    project_keeps_its_nodes(store).await;
+    branch_names_are_unique(store).await;
+    reference_has_one_run_at_a_time(store).await;
+    only_the_newest_epoch_writes(store).await;
+    stop_reaches_the_writer(store).await;
+    ended_run_expires(store).await;
 }
 
 async fn nodes_form_a_path(store: &dyn Store) {
@@ -84,8 +144,7 @@ async fn nodes_form_a_path(store: &dyn Store) {
         ..node("fork", Some("a"), 4)
     };
     assert!(store.put(again.clone(), None).await.expect(OK));
-    assert_eq!(store.node("fork").await.expect(OK), Some(again.clone()));
-    assert_eq!(store.open_nodes().await.expect(OK), [again]);
+    assert_eq!(store.node("fork").await.expect(OK), Some(again));
     let named = store.named("ada", "item_fork").await.expect(OK);
     assert_eq!(found(named), None);
     assert!(store.put(node("fork", Some("a"), 4), None).await.expect(OK));
@@ -100,15 +159,12 @@ async fn nodes_form_a_path(store: &dyn Store) {
 async fn reference_moves_only_from_its_head(store: &dyn Store) {
     assert_eq!(store.reference("main").await.expect(OK), None);
     store.put_reference(reference("main", "first")).await.expect(OK);
-    let to = |reference: &str, from: Option<&str>| {
-        Some(Move { reference: reference.to_owned(), from: from.map(str::to_owned) })
-    };
     let put = |id, parent, moves| store.put(node(id, parent, 10), moves);
-    assert!(put("m1", None, to("main", None)).await.expect(OK));
-    assert!(!put("m2", None, to("main", None)).await.expect(OK));
-    assert!(!put("m2", None, to("other", None)).await.expect(OK));
+    assert!(put("m1", None, to("main", None, "m1")).await.expect(OK));
+    assert!(!put("m2", None, to("main", None, "m2")).await.expect(OK));
+    assert!(!put("m2", None, to("other", None, "m2")).await.expect(OK));
     assert_eq!(store.node("m2").await.expect(OK), None);
-    assert!(put("m2", Some("m1"), to("main", Some("m1"))).await.expect(OK));
+    assert!(put("m2", Some("m1"), to("main", Some("m1"), "m2")).await.expect(OK));
 
     // The content changes and the head does not.
     store.put_reference(reference("main", "second")).await.expect(OK);
@@ -125,15 +181,13 @@ async fn reference_moves_only_from_its_head(store: &dyn Store) {
 }
 
 async fn log_keeps_its_order(store: &dyn Store) {
-    let piece = |first: u64, last: u64| Piece {
-        first,
-        last,
-        sealed: vec![u8::try_from(first).unwrap_or_default(); 3],
-    };
-    for piece in [piece(0, 4), piece(5, 5), piece(6, 20)] {
-        store.log("m1", piece).await.expect(OK);
-    }
+    assert_eq!(start(store, run("m1", None)).await, Outcome::Written);
     let all = [piece(0, 4), piece(5, 5), piece(6, 20)];
+    for pieces in [&all[..2], &all[2..]] {
+        let pieces = pieces.iter().map(|piece| log_piece("m1", 1, piece.clone()));
+        let written = store.log(pieces.collect()).await.expect(OK);
+        assert!(written.iter().all(|written| *written));
+    }
     assert_eq!(store.logged("m1", None).await.expect(OK), all);
     assert_eq!(store.logged("m1", Some(3)).await.expect(OK), all);
     assert_eq!(store.logged("m1", Some(4)).await.expect(OK), all[1..]);
@@ -141,6 +195,7 @@ async fn log_keeps_its_order(store: &dyn Store) {
     assert_eq!(store.logged("m2", None).await.expect(OK), []);
     store.remove("m1").await.expect(OK);
     assert_eq!(store.logged("m1", None).await.expect(OK), []);
+    assert_eq!(store.run("m1").await.expect(OK), None);
 }
 
 async fn unused_reference_expires(store: &dyn Store) {
@@ -149,8 +204,7 @@ async fn unused_reference_expires(store: &dyn Store) {
         store.put_reference(made).await.expect(OK);
     }
     for (id, conversation) in [("r1", "moved"), ("r2", "kept")] {
-        let moves = Move { reference: conversation.to_owned(), from: None };
-        let put = store.put(node(id, None, 10), Some(moves)).await;
+        let put = store.put(node(id, None, 10), to(conversation, None, id)).await;
         assert!(put.expect(OK));
     }
     for (now, gone, left) in [
@@ -180,8 +234,9 @@ async fn trim_removes_the_oldest_first(store: &dyn Store) {
         };
         store.put(kept, None).await.expect(OK);
     }
+    start(store, run("n3", None)).await;
     let log = Piece { first: 0, last: 0, sealed: vec![1; 100] };
-    store.log("n3", log).await.expect(OK);
+    store.log(vec![log_piece("n3", 1, log)]).await.expect(OK);
     assert_eq!(store.trim(u64::MAX, 1100).await.expect(OK), 0);
     assert_eq!(store.trim(u64::MAX, 1000).await.expect(OK), 1);
     assert_eq!(store.node("n0").await.expect(OK), None);
@@ -191,4 +246,270 @@ async fn trim_removes_the_oldest_first(store: &dyn Store) {
         let node = store.node(id).await.expect(OK);
         assert_eq!(node.is_some(), there, "{id}");
     }
+}
+
+fn project(id: &str, owner: &str) -> Project {
+    Project {
+        id: id.to_owned(),
+        owner: owner.to_owned(),
+        created: 3,
+        facts: ProjectFacts { mode: "managed".to_owned(), deleted: None },
+        sealed: b"title".to_vec(),
+    }
+}
+
+fn project_node(id: &str, parent: Option<&str>) -> Node {
+    Node {
+        expires: None,
+        names: Vec::new(),
+        in_project: Some(ProjectNode {
+            project: "p1".to_owned(),
+            facts: NodeFacts {
+                role: NodeRole::Assistant,
+                status: NodeStatus::Interrupted,
+                provider: Some("anthropic".to_owned()),
+                model: Some("claude".to_owned()),
+                branch: "b1".to_owned(),
+                ..NodeFacts::default()
+            },
+            has_thinking: true,
+            thinking_tokens: Some(12),
+            sealed_thinking: Some(vec![1, 2]),
+            sealed_signatures: Some(vec![3]),
+            sealed_raw: Some(vec![0, 9, 255]),
+        }),
+        ..node(id, parent, 20)
+    }
+}
+
+fn branch(id: &str, project: &str, name: &str) -> Reference {
+    Reference {
+        expires: None,
+        branch: Some(Branch {
+            project: project.to_owned(),
+            name: name.to_owned(),
+            facts: BranchFacts { provider: "a".to_owned(), pinned: true, ..BranchFacts::default() },
+        }),
+        ..reference(id, "")
+    }
+}
+
+/// What a store returns for a node: everything but the provider's reply.
+fn without_raw(mut node: Node) -> Node {
+    if let Some(inside) = &mut node.in_project {
+        inside.sealed_raw = None;
+    }
+    node
+}
+
+fn page(after: Option<&str>, limit: usize) -> Page {
+    Page { after: after.map(str::to_owned), limit }
+}
+
+async fn project_ids(store: &dyn Store, owner: &str, deleted: bool, wanted: Page) -> Vec<String> {
+    let found = store.projects(owner, deleted, wanted).await.expect(OK);
+    found.into_iter().map(|project| project.id).collect()
+}
+
+async fn project_keeps_its_nodes(store: &dyn Store) {
+    for (id, owner) in [("p1", "ada"), ("p2", "ada"), ("p3", "bob"), ("p4", "ada")] {
+        store.put_project(project(id, owner)).await.expect(OK);
+    }
+    assert_eq!(store.project("p1").await.expect(OK), Some(project("p1", "ada")));
+    assert_eq!(store.project("p9").await.expect(OK), None);
+    assert_eq!(project_ids(store, "ada", false, page(None, 2)).await, ["p4", "p2"]);
+    assert_eq!(project_ids(store, "ada", false, page(Some("p2"), 2)).await, ["p1"]);
+    let mut changed = project("p2", "ada");
+    changed.facts.deleted = Some(5);
+    store.put_project(changed).await.expect(OK);
+    assert_eq!(project_ids(store, "ada", false, page(None, 9)).await, ["p4", "p1"]);
+    assert_eq!(project_ids(store, "ada", true, page(None, 9)).await, ["p2"]);
+
+    let commit = Commit {
+        nodes: vec![project_node("k1", None), project_node("k2", Some("k1"))],
+        reference: Some(branch("b1", "p1", "main")),
+        ..Commit::default()
+    };
+    assert_eq!(store.commit(commit).await.expect(OK), Outcome::Written);
+    // Expiry and limits are for what belongs to no project.
+    store.trim(u64::MAX, 0).await.expect(OK);
+    let whole = without_raw(project_node("k2", Some("k1")));
+    assert_eq!(store.node("k2").await.expect(OK), Some(whole));
+    assert_eq!(path(store, "k2", 10).await, ["k1", "k2"]);
+    assert_eq!(store.raw("k2").await.expect(OK), Some(vec![0, 9, 255]));
+    assert_eq!(store.raw("k9").await.expect(OK), None);
+    let nodes = store.project_nodes("p1", page(None, 1)).await.expect(OK);
+    assert_eq!(nodes, [without_raw(project_node("k1", None))]);
+    let nodes = store.project_nodes("p1", page(Some("k1"), 9)).await.expect(OK);
+    assert_eq!(nodes, [without_raw(project_node("k2", Some("k1")))]);
+    assert_eq!(store.count_nodes("p1").await.expect(OK), 2);
+    assert_eq!(store.count_nodes("p2").await.expect(OK), 0);
+
+    // Writing a node again without its reply keeps the reply.
+    let again = without_raw(project_node("k2", Some("k1")));
+    assert!(store.put(again, None).await.expect(OK));
+    assert_eq!(store.raw("k2").await.expect(OK), Some(vec![0, 9, 255]));
+    let facts = NodeFacts { starred: true, ..NodeFacts::default() };
+    assert!(store.change_node("k2", facts.clone()).await.expect(OK));
+    assert!(!store.change_node("k9", facts.clone()).await.expect(OK));
+    let read = store.node("k2").await.expect(OK).and_then(|node| node.in_project);
+    let read = read.expect("a node of a project");
+    assert_eq!((read.facts, read.has_thinking), (facts, true));
+
+    assert_eq!(start(store, run("of_p1", Some("b1"))).await, Outcome::Written);
+    assert!(store.remove_project("p1").await.expect(OK));
+    assert!(!store.remove_project("p1").await.expect(OK));
+    assert_eq!(store.node("k1").await.expect(OK), None);
+    assert_eq!(store.raw("k2").await.expect(OK), None);
+    assert_eq!(store.reference("b1").await.expect(OK), None);
+    assert_eq!(store.run("of_p1").await.expect(OK), None);
+    for id in ["p2", "p3", "p4"] {
+        assert!(store.remove_project(id).await.expect(OK), "{id}");
+    }
+}
+
+async fn branch_names_are_unique(store: &dyn Store) {
+    let add = |reference: Reference| {
+        store.commit(Commit { reference: Some(reference), ..Commit::default() })
+    };
+    assert_eq!(add(branch("b1", "p1", "main")).await.expect(OK), Outcome::Written);
+    assert_eq!(add(branch("b2", "p1", "main")).await.expect(OK), Outcome::NameTaken);
+    assert_eq!(add(branch("b2", "p2", "main")).await.expect(OK), Outcome::Written);
+    let later = Reference { created: 6, ..branch("b0", "p1", "idea") };
+    assert_eq!(add(later.clone()).await.expect(OK), Outcome::Written);
+    let found = store.branches("p1").await.expect(OK);
+    assert_eq!(found, [branch("b1", "p1", "main"), later]);
+    assert_eq!(store.reference("b1").await.expect(OK), Some(branch("b1", "p1", "main")));
+
+    let renamed = |name: &str| Branch {
+        project: "p1".to_owned(),
+        name: name.to_owned(),
+        facts: BranchFacts { hidden: true, ..BranchFacts::default() },
+    };
+    assert!(!store.change_branch("b0", renamed("main")).await.expect(OK));
+    assert!(store.change_branch("b0", renamed("idea")).await.expect(OK));
+    assert!(store.change_branch("b0", renamed("better")).await.expect(OK));
+    assert!(!store.change_branch("b9", renamed("lost")).await.expect(OK));
+    let read = store.reference("b0").await.expect(OK).and_then(|reference| reference.branch);
+    assert_eq!(read, Some(renamed("better")));
+    for id in ["b0", "b1", "b2"] {
+        assert!(store.remove_reference(id).await.expect(OK));
+    }
+}
+
+async fn reference_has_one_run_at_a_time(store: &dyn Store) {
+    store.put_reference(Reference { expires: None, ..reference("line", "") }).await.expect(OK);
+    let first = Commit {
+        nodes: vec![node("u1", None, 30)],
+        moves: to("line", None, "u1"),
+        start: Some(Run { name: Some("key".to_owned()), ..run("r1", Some("line")) }),
+        ..Commit::default()
+    };
+    assert_eq!(store.commit(first.clone()).await.expect(OK), Outcome::Written);
+    let busy = Outcome::Busy { run: "r1".to_owned() };
+    let second = Commit {
+        nodes: vec![node("u2", Some("u1"), 31)],
+        moves: to("line", Some("u1"), "u2"),
+        start: Some(run("r2", Some("line"))),
+        ..Commit::default()
+    };
+    assert_eq!(store.commit(second.clone()).await.expect(OK), busy);
+    assert_eq!(start(store, run("r2", Some("line"))).await, busy);
+    assert!(!store.put(node("u2", Some("u1"), 31), second.moves.clone()).await.expect(OK));
+    assert_eq!(store.node("u2").await.expect(OK), None);
+    // A name is used once in its scope, by each owner.
+    let repeated = Run { name: Some("key".to_owned()), ..run("r3", None) };
+    let known = Outcome::Repeated { run: "r1".to_owned() };
+    assert_eq!(start(store, repeated.clone()).await, known);
+    for other in [
+        Run { owner: "bob".to_owned(), ..repeated.clone() },
+        Run { id: "r4".to_owned(), scope: "other".to_owned(), created: 8, ..repeated },
+    ] {
+        assert_eq!(start(store, other).await, Outcome::Written);
+    }
+    let named = store.named_run("ada", "scope", "key").await.expect(OK);
+    assert_eq!(named.map(|run| run.id).as_deref(), Some("r1"));
+    assert_eq!(store.named_run("eve", "scope", "key").await.expect(OK), None);
+    let active = store.active_runs(&["line".to_owned(), "none".to_owned()]).await.expect(OK);
+    assert_eq!(active.into_iter().map(|run| run.id).collect::<Vec<_>>(), ["r1"]);
+
+    // The run that ends may move its reference.
+    let answer = Commit {
+        nodes: vec![node("a1", Some("u1"), 32)],
+        moves: to("line", Some("u1"), "a1"),
+        end: Some(end("r1", 1)),
+        ..Commit::default()
+    };
+    assert_eq!(store.commit(answer.clone()).await.expect(OK), Outcome::Written);
+    assert_eq!(store.commit(answer).await.expect(OK), Outcome::Fenced);
+    let ended = store.run("r1").await.expect(OK).expect("a run");
+    assert_eq!((ended.status, ended.expires), (RunStatus::Completed, Some(90)));
+    assert_eq!(ended.sealed, b"end");
+    assert_eq!(store.commit(second).await.expect(OK), Outcome::Stale);
+    assert_eq!(start(store, run("r2", Some("line"))).await, Outcome::Written);
+    let runs = store.runs("ada", "scope", 9).await.expect(OK);
+    assert_eq!(runs.into_iter().map(|run| run.id).collect::<Vec<_>>(), ["r2", "r1"]);
+    for id in ["r1", "r2", "r3", "r4"] {
+        assert!(store.remove_run(id).await.expect(OK), "{id}");
+    }
+}
+
+async fn only_the_newest_epoch_writes(store: &dyn Store) {
+    assert_eq!(start(store, run("owned", None)).await, Outcome::Written);
+    let write = |epoch, at| store.log(vec![log_piece("owned", epoch, piece(at, at))]);
+    assert_eq!(write(1, 1).await.expect(OK), [true]);
+    assert_eq!(write(2, 2).await.expect(OK), [false]);
+
+    // An instance that never beat counts as silent.
+    let abandoned = async |by: &str, silent| {
+        let runs = store.abandoned(by, silent).await.expect(OK);
+        runs.into_iter().map(|run| run.id).collect::<Vec<_>>()
+    };
+    let minute = Duration::from_secs(60);
+    assert_eq!(abandoned("two", minute).await, ["owned"]);
+    assert_eq!(abandoned("one", minute).await, [""; 0]);
+    store.beat("one").await.expect(OK);
+    store.beat("one").await.expect(OK);
+    assert_eq!(abandoned("two", minute).await, [""; 0]);
+    assert_eq!(abandoned("two", Duration::ZERO).await, ["owned"]);
+
+    assert_eq!(store.take_over("owned", 1, "two").await.expect(OK), Some(2));
+    assert_eq!(store.take_over("owned", 1, "three").await.expect(OK), None);
+    assert_eq!(write(1, 2).await.expect(OK), [false]);
+    assert_eq!(finish(store, end("owned", 1)).await, Outcome::Fenced);
+    assert_eq!(write(2, 2).await.expect(OK), [true]);
+    assert_eq!(finish(store, end("owned", 2)).await, Outcome::Written);
+    // A run that has ended gets no more entries.
+    assert_eq!(write(2, 3).await.expect(OK), [false]);
+    assert_eq!(store.logged("owned", None).await.expect(OK), [piece(1, 1), piece(2, 2)]);
+    assert_eq!(store.take_over("owned", 2, "three").await.expect(OK), None);
+    assert!(store.remove_run("owned").await.expect(OK));
+    assert_eq!(store.logged("owned", None).await.expect(OK), []);
+}
+
+async fn stop_reaches_the_writer(store: &dyn Store) {
+    assert_eq!(start(store, run("long", None)).await, Outcome::Written);
+    assert_eq!(store.asked_stops("one").await.expect(OK), [""; 0]);
+    assert!(store.ask_stop("long").await.expect(OK));
+    assert!(!store.ask_stop("nobody").await.expect(OK));
+    assert_eq!(store.asked_stops("one").await.expect(OK), ["long"]);
+    assert_eq!(store.asked_stops("two").await.expect(OK), [""; 0]);
+    assert_eq!(finish(store, end("long", 1)).await, Outcome::Written);
+    assert_eq!(store.asked_stops("one").await.expect(OK), [""; 0]);
+    assert!(!store.ask_stop("long").await.expect(OK));
+    assert!(store.remove_run("long").await.expect(OK));
+}
+
+async fn ended_run_expires(store: &dyn Store) {
+    for id in ["going", "over"] {
+        assert_eq!(start(store, run(id, None)).await, Outcome::Written);
+        store.log(vec![log_piece(id, 1, piece(1, 3))]).await.expect(OK);
+    }
+    assert_eq!(finish(store, end("over", 1)).await, Outcome::Written);
+    assert_eq!(store.trim(89, u64::MAX).await.expect(OK), 0);
+    assert_eq!(store.trim(90, u64::MAX).await.expect(OK), 1);
+    assert_eq!(store.run("over").await.expect(OK), None);
+    assert_eq!(store.logged("over", None).await.expect(OK), []);
+    assert_eq!(store.logged("going", None).await.expect(OK), [piece(1, 3)]);
+    assert!(store.remove_run("going").await.expect(OK));
 }

@@ -1,11 +1,15 @@
 //! A store that records the result of each write.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use throughline_gateway::thinking::health::StoreHealth;
 use throughline_gateway::thinking::store::StoreFuture;
 
-use crate::store::{Move, Node, Piece, Reference, Store};
+use crate::store::{
+    Branch, Commit, LogPiece, Node, NodeFacts, NodeStore, Outcome, Page, Piece, Project,
+    ProjectStore, Reference, Run, RunStore, Store,
+};
 
 /// A store, and what is known about the writes to it.
 #[derive(Debug)]
@@ -36,9 +40,9 @@ impl WatchedStore {
     }
 }
 
-impl Store for WatchedStore {
-    fn put(&self, node: Node, moves: Option<Move>) -> StoreFuture<'_, bool> {
-        self.watch(self.store.put(node, moves), |written| *written)
+impl NodeStore for WatchedStore {
+    fn commit(&self, commit: Commit) -> StoreFuture<'_, Outcome> {
+        self.watch(self.store.commit(commit), |outcome| *outcome == Outcome::Written)
     }
 
     fn node(&self, id: &str) -> StoreFuture<'_, Option<Node>> {
@@ -53,12 +57,12 @@ impl Store for WatchedStore {
         self.store.path(id, most)
     }
 
-    fn remove(&self, id: &str) -> StoreFuture<'_, bool> {
-        self.watch(self.store.remove(id), |removed| *removed)
+    fn raw(&self, id: &str) -> StoreFuture<'_, Option<Vec<u8>>> {
+        self.store.raw(id)
     }
 
-    fn open_nodes(&self) -> StoreFuture<'_, Vec<Node>> {
-        self.store.open_nodes()
+    fn remove(&self, id: &str) -> StoreFuture<'_, bool> {
+        self.watch(self.store.remove(id), |removed| *removed)
     }
 
     fn put_reference(&self, reference: Reference) -> StoreFuture<'_, ()> {
@@ -73,14 +77,6 @@ impl Store for WatchedStore {
         self.watch(self.store.remove_reference(id), |removed| *removed)
     }
 
-    fn log(&self, node: &str, piece: Piece) -> StoreFuture<'_, ()> {
-        self.watch(self.store.log(node, piece), |()| true)
-    }
-
-    fn logged(&self, node: &str, after: Option<u64>) -> StoreFuture<'_, Vec<Piece>> {
-        self.store.logged(node, after)
-    }
-
     fn trim(&self, now: u64, bytes: u64) -> StoreFuture<'_, u64> {
         self.watch(self.store.trim(now, bytes), |removed| *removed > 0)
     }
@@ -88,6 +84,98 @@ impl Store for WatchedStore {
     /// The result is recorded by [`StoreHealth::check`].
     fn check_write(&self) -> StoreFuture<'_, ()> {
         self.store.check_write()
+    }
+}
+
+impl ProjectStore for WatchedStore {
+    fn put_project(&self, project: Project) -> StoreFuture<'_, ()> {
+        self.watch(self.store.put_project(project), |()| true)
+    }
+
+    fn project(&self, id: &str) -> StoreFuture<'_, Option<Project>> {
+        self.store.project(id)
+    }
+
+    fn projects(&self, owner: &str, deleted: bool, page: Page) -> StoreFuture<'_, Vec<Project>> {
+        self.store.projects(owner, deleted, page)
+    }
+
+    fn remove_project(&self, id: &str) -> StoreFuture<'_, bool> {
+        self.watch(self.store.remove_project(id), |removed| *removed)
+    }
+
+    fn branches(&self, project: &str) -> StoreFuture<'_, Vec<Reference>> {
+        self.store.branches(project)
+    }
+
+    fn change_branch(&self, id: &str, branch: Branch) -> StoreFuture<'_, bool> {
+        self.watch(self.store.change_branch(id, branch), |changed| *changed)
+    }
+
+    fn change_node(&self, id: &str, facts: NodeFacts) -> StoreFuture<'_, bool> {
+        self.watch(self.store.change_node(id, facts), |changed| *changed)
+    }
+
+    fn project_nodes(&self, project: &str, page: Page) -> StoreFuture<'_, Vec<Node>> {
+        self.store.project_nodes(project, page)
+    }
+
+    fn count_nodes(&self, project: &str) -> StoreFuture<'_, u64> {
+        self.store.count_nodes(project)
+    }
+}
+
+impl RunStore for WatchedStore {
+    fn run(&self, id: &str) -> StoreFuture<'_, Option<Run>> {
+        self.store.run(id)
+    }
+
+    fn named_run(&self, owner: &str, scope: &str, name: &str) -> StoreFuture<'_, Option<Run>> {
+        self.store.named_run(owner, scope, name)
+    }
+
+    fn runs(&self, owner: &str, scope: &str, limit: usize) -> StoreFuture<'_, Vec<Run>> {
+        self.store.runs(owner, scope, limit)
+    }
+
+    fn active_runs(&self, references: &[String]) -> StoreFuture<'_, Vec<Run>> {
+        self.store.active_runs(references)
+    }
+
+    fn beat(&self, instance: &str) -> StoreFuture<'_, ()> {
+        self.watch(self.store.beat(instance), |()| true)
+    }
+
+    fn abandoned(&self, instance: &str, silent: Duration) -> StoreFuture<'_, Vec<Run>> {
+        self.store.abandoned(instance, silent)
+    }
+
+    fn take_over(&self, id: &str, epoch: u64, instance: &str) -> StoreFuture<'_, Option<u64>> {
+        self.watch(self.store.take_over(id, epoch, instance), Option::is_some)
+    }
+
+    fn log(&self, pieces: Vec<LogPiece>) -> StoreFuture<'_, Vec<bool>> {
+        self.watch(self.store.log(pieces), |written| written.contains(&true))
+    }
+
+    fn logged(&self, run: &str, after: Option<u64>) -> StoreFuture<'_, Vec<Piece>> {
+        self.store.logged(run, after)
+    }
+
+    fn ask_stop(&self, id: &str) -> StoreFuture<'_, bool> {
+        self.watch(self.store.ask_stop(id), |asked| *asked)
+    }
+
+    fn asked_stops(&self, instance: &str) -> StoreFuture<'_, Vec<String>> {
+        self.store.asked_stops(instance)
+    }
+
+    fn remove_run(&self, id: &str) -> StoreFuture<'_, bool> {
+        self.watch(self.store.remove_run(id), |removed| *removed)
+    }
+
+    fn is_shared(&self) -> bool {
+        self.store.is_shared()
     }
 }
 

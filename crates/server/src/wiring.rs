@@ -12,6 +12,8 @@ use parking_lot::{Mutex, RwLock};
 use throughline_backends::sqlite::{SqliteConversations, SqliteStore};
 use throughline_canonical::Fault;
 use throughline_conversations::responses::Responses;
+use throughline_conversations::runs::Runs;
+use throughline_conversations::runs::abandoned::CloseRun;
 use throughline_conversations::sealed_store::{Retention, SealedStore};
 use throughline_conversations::threads::Threads;
 use throughline_gateway::backend::Backend;
@@ -45,6 +47,8 @@ pub struct App {
     pub gateway: Arc<Gateway>,
     /// Responses and conversations stored for clients that send no history.
     pub responses: Arc<Responses>,
+    /// Replies that go on without their client.
+    pub runs: Arc<Runs>,
     /// Message threads, stored for clients that send no history.
     pub threads: Arc<Threads>,
     /// Slots for open WebSockets.
@@ -140,14 +144,17 @@ impl App {
         let Retention { time, limit } = config.responses;
         let conversations = SealedStore::new(Arc::new(conversations), keyring, limit);
         let conversations = Arc::new(conversations);
-        let responses = Responses::new(gateway.clone(), conversations.clone(), time);
-        let responses = Arc::new(responses);
-        responses.close_abandoned().await;
+        let runs = Arc::new(Runs::new(conversations.clone()));
+        let responses = Arc::new(Responses::new(gateway.clone(), runs.clone(), time));
+        let closers: Vec<Arc<dyn CloseRun>> = vec![responses.clone()];
+        runs.close_left_runs(&closers).await;
+        tokio::spawn(runs.clone().watch_instances(closers));
         let threads = Threads::new(gateway.clone(), conversations.clone(), config.threads);
         tokio::spawn(conversations.run_eviction());
         Ok(Self {
             gateway,
             responses,
+            runs,
             threads: Arc::new(threads),
             sockets: Arc::new(Semaphore::new(config.limits.streams)),
             shutdown_grace: RwLock::new(config.shutdown_grace),
@@ -191,7 +198,7 @@ impl App {
     pub async fn drained(&self) {
         // Some turns outlive their connection, and background runs have none.
         self.gateway.wait_until_idle().await;
-        self.responses.runs_ended().await;
+        self.runs.all_ended().await;
         let all = u32::try_from(self.started_with.limits.streams).unwrap_or(u32::MAX);
         drop(self.sockets.acquire_many(all).await);
     }

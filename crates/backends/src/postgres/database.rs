@@ -2,16 +2,21 @@
 
 use std::fmt;
 use std::future::Future;
+use std::io;
 use std::str::FromStr;
 use std::time::Duration;
 
 use sqlx::migrate::Migrator;
-use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
-use sqlx::{ConnectOptions, Connection, PgConnection, PgPool};
+use sqlx::postgres::{PgArguments, PgConnectOptions, PgPoolOptions, PgRow};
+use sqlx::query::Query;
+use sqlx::{
+    AssertSqlSafe, Column, ConnectOptions, Connection, PgConnection, PgPool, Postgres, Row as _,
+    TypeInfo,
+};
 use throughline_gateway::thinking::store::StoreError;
 use tokio::time::timeout;
 
-use crate::rows::error;
+use crate::sql::{self, Row, Statements, Value, WriteTransaction, error};
 
 /// Connections of one instance.
 const MAX_CONNECTIONS: u32 = 10;
@@ -36,7 +41,7 @@ const CHECK_WRITE: &str = "INSERT INTO write_check (id, filler)
 
 /// A Postgres database.
 #[derive(Clone)]
-pub(super) struct Database {
+pub struct Database {
     pub(super) pool: PgPool,
     /// Host and database, for messages.
     name: String,
@@ -93,16 +98,24 @@ impl Database {
     }
 
     /// Runs an operation. It fails if it takes too long.
-    pub(super) async fn run<T>(
+    pub(super) async fn within<T>(
         &self,
         what: &'static str,
         operation: impl Future<Output = Result<T, sqlx::Error>> + Send,
     ) -> Result<T, StoreError> {
-        let no_answer = || error(what, NoAnswer { name: self.name.clone() });
+        self.limited(operation).await.map_err(|cause| error(what, cause))
+    }
+
+    async fn limited<T>(
+        &self,
+        operation: impl Future<Output = Result<T, sqlx::Error>> + Send,
+    ) -> Result<T, sqlx::Error> {
         match timeout(MAX_WAIT, operation).await {
-            Ok(Ok(value)) => Ok(value),
-            Ok(Err(sqlx::Error::PoolTimedOut)) | Err(_) => Err(no_answer()),
-            Ok(Err(cause)) => Err(error(what, cause)),
+            Ok(Err(sqlx::Error::PoolTimedOut)) | Err(_) => {
+                let no_answer = NoAnswer { name: self.name.clone() };
+                Err(sqlx::Error::Io(io::Error::new(io::ErrorKind::TimedOut, no_answer)))
+            }
+            Ok(result) => result,
         }
     }
 
@@ -110,6 +123,91 @@ impl Database {
     pub(super) async fn check_write(&self) -> Result<(), sqlx::Error> {
         sqlx::query(CHECK_WRITE).execute(&self.pool).await.map(drop)
     }
+}
+
+impl sql::Database for Database {
+    const NOW: &'static str = "unix_ms()";
+    const IS_SHARED: bool = true;
+
+    async fn begin(&self) -> Result<impl WriteTransaction, sqlx::Error> {
+        let transaction = self.limited(self.pool.begin()).await?;
+        Ok(Transaction { transaction, database: self.clone() })
+    }
+
+    async fn read(&self, statement: &str, values: Vec<Value>) -> Result<Vec<Row>, sqlx::Error> {
+        let rows = self.limited(query(statement, values).fetch_all(&self.pool)).await?;
+        rows.iter().map(row).collect()
+    }
+
+    async fn run(&self, statement: &str, values: Vec<Value>) -> Result<u64, sqlx::Error> {
+        let done = self.limited(query(statement, values).execute(&self.pool)).await?;
+        Ok(done.rows_affected())
+    }
+
+    async fn check_write(&self) -> Result<(), sqlx::Error> {
+        self.limited(Self::check_write(self)).await
+    }
+}
+
+/// A transaction whose statements must not take too long.
+struct Transaction {
+    transaction: sqlx::Transaction<'static, Postgres>,
+    database: Database,
+}
+
+impl Statements for Transaction {
+    async fn fetch(
+        &mut self,
+        statement: &str,
+        values: Vec<Value>,
+    ) -> Result<Vec<Row>, sqlx::Error> {
+        let fetch = query(statement, values).fetch_all(&mut *self.transaction);
+        let rows = self.database.limited(fetch).await?;
+        rows.iter().map(row).collect()
+    }
+
+    async fn execute(&mut self, statement: &str, values: Vec<Value>) -> Result<u64, sqlx::Error> {
+        let execute = query(statement, values).execute(&mut *self.transaction);
+        Ok(self.database.limited(execute).await?.rows_affected())
+    }
+}
+
+impl WriteTransaction for Transaction {
+    async fn commit(self) -> Result<(), sqlx::Error> {
+        self.database.limited(self.transaction.commit()).await
+    }
+
+    async fn roll_back(self) -> Result<(), sqlx::Error> {
+        self.database.limited(self.transaction.rollback()).await
+    }
+}
+
+fn query(statement: &str, values: Vec<Value>) -> Query<'static, Postgres, PgArguments> {
+    let query = sqlx::query(AssertSqlSafe(statement.to_owned()));
+    values.into_iter().fold(query, |query, value| match value {
+        Value::Text(value) => query.bind(value.as_deref().map(text)),
+        Value::Integer(number) => query.bind(number),
+        Value::Bytes(bytes) => query.bind(bytes),
+    })
+}
+
+/// Reads a row. Numbers that a statement makes itself are shorter than those of our columns.
+fn row(row: &PgRow) -> Result<Row, sqlx::Error> {
+    let value = |column: usize| -> Result<Value, sqlx::Error> {
+        Ok(match row.column(column).type_info().name() {
+            "INT8" => Value::Integer(row.try_get(column)?),
+            "INT4" => Value::Integer(row.try_get::<Option<i32>, _>(column)?.map(i64::from)),
+            "BYTEA" => Value::Bytes(row.try_get(column)?),
+            _ => Value::Text(row.try_get(column)?),
+        })
+    };
+    let values: Result<Vec<Value>, _> = (0..row.len()).map(value).collect();
+    Ok(Row(values?.into_iter()))
+}
+
+/// Postgres cannot store the character zero, which may be in a name that a client invents.
+pub(super) fn text(text: &str) -> String {
+    text.replace('\0', "\u{fffd}")
 }
 
 /// Connects once, so that the error is that of the database and not that of a pool.

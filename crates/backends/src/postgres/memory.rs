@@ -13,8 +13,10 @@ use throughline_gateway::thinking::store::{
 };
 
 use super::PostgresStore;
-use crate::batch::{Batch, Deleted, Written};
-use crate::rows::{self, ReadRow, signed};
+use super::database::text;
+use crate::sql::batch::{Batch, Deleted, Written};
+use crate::sql::memory_rows::{self as rows, ReadRow};
+use crate::sql::signed;
 
 /// How far back changes of other instances are read again, in milliseconds: a transaction that began
 /// earlier may have ended later.
@@ -167,15 +169,15 @@ impl PostgresStore {
 
 impl Store for PostgresStore {
     fn load(&self) -> StoreFuture<'_, Snapshot> {
-        Box::pin(self.database.run(READ, rows::read_snapshot(&self.database.pool)))
+        Box::pin(self.database.within(READ, rows::read_snapshot(&self.database.pool)))
     }
 
     fn write(&self, changes: Vec<Change>) -> StoreFuture<'_, ()> {
-        Box::pin(self.database.run(WRITE, self.apply(changes)))
+        Box::pin(self.database.within(WRITE, self.apply(changes)))
     }
 
     fn check_write(&self) -> StoreFuture<'_, ()> {
-        Box::pin(self.database.run(WRITE, self.database.check_write()))
+        Box::pin(self.database.within(WRITE, self.database.check_write()))
     }
 
     fn is_shared(&self) -> bool {
@@ -183,15 +185,15 @@ impl Store for PostgresStore {
     }
 
     fn facts(&self) -> StoreFuture<'_, HashMap<String, String>> {
-        Box::pin(self.database.run(READ, rows::read_facts(&self.database.pool)))
+        Box::pin(self.database.within(READ, rows::read_facts(&self.database.pool)))
     }
 
     fn find(&self, search: Search) -> StoreFuture<'_, Found> {
-        Box::pin(self.database.run(READ, self.search(search)))
+        Box::pin(self.database.within(READ, self.search(search)))
     }
 
     fn forget_unused(&self, before: u64) -> StoreFuture<'_, u64> {
-        Box::pin(self.database.run(WRITE, self.remove_unused(signed(before))))
+        Box::pin(self.database.within(WRITE, self.remove_unused(signed(before))))
     }
 }
 
@@ -312,9 +314,4 @@ async fn write_conversations(
             .await?;
     }
     Ok(())
-}
-
-/// Postgres cannot store the character zero, which may be in a model's name that a client invents.
-fn text(text: &str) -> String {
-    text.replace('\0', "\u{fffd}")
 }

@@ -8,7 +8,8 @@ use throughline_gateway::thinking::store::StoreFuture;
 use throughline_gateway::thinking::vault::{Record, VaultKey, VaultStore};
 
 use super::PostgresStore;
-use crate::rows::{self, signed};
+use crate::sql::memory_rows as rows;
+use crate::sql::signed;
 
 const READ: &str = "cannot read the vault";
 const WRITE: &str = "cannot write the vault";
@@ -71,11 +72,11 @@ impl PostgresStore {
 
 impl VaultStore for PostgresStore {
     fn write(&self, records: Vec<Arc<Record>>) -> StoreFuture<'_, ()> {
-        Box::pin(self.database.run(WRITE, self.insert(records)))
+        Box::pin(self.database.within(WRITE, self.insert(records)))
     }
 
     fn check_write(&self) -> StoreFuture<'_, ()> {
-        Box::pin(self.database.run(WRITE, self.database.check_write()))
+        Box::pin(self.database.within(WRITE, self.database.check_write()))
     }
 
     /// Another instance may have stored it a moment ago.
@@ -84,12 +85,12 @@ impl VaultStore for PostgresStore {
     }
 
     fn read(&self, name: VaultKey) -> StoreFuture<'_, Option<Record>> {
-        Box::pin(self.database.run(READ, self.read_record(name)))
+        Box::pin(self.database.within(READ, self.read_record(name)))
     }
 
     fn trim(&self, bytes: usize, records: usize) -> StoreFuture<'_, ()> {
         let (bytes, records) = (signed(bytes as u64), signed(records as u64));
-        Box::pin(self.database.run(TRIM, self.remove_oldest(bytes, records)))
+        Box::pin(self.database.within(TRIM, self.remove_oldest(bytes, records)))
     }
 }
 

@@ -5,14 +5,18 @@ use std::path::Path;
 
 use sqlx::migrate::Migrator;
 use sqlx::pool::PoolConnection;
+use sqlx::query::Query;
+use sqlx::sqlite::{SqliteArguments, SqliteRow};
 use sqlx::sqlite::{
     SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteQueryResult,
     SqliteSynchronous,
 };
-use sqlx::{Sqlite, SqliteConnection, SqlitePool};
+use sqlx::{
+    AssertSqlSafe, Column, Row as _, Sqlite, SqliteConnection, SqlitePool, TypeInfo, ValueRef,
+};
 use throughline_gateway::thinking::store::StoreError;
 
-use crate::rows::error;
+use crate::sql::{self, Row, Statements, Value, WriteTransaction, error};
 
 /// Connections for reading.
 const MAX_READERS: u32 = 3;
@@ -27,7 +31,7 @@ const CHECK_WRITE: &str = "REPLACE INTO write_check (id, filler) VALUES (1, zero
 
 /// A SQLite file.
 #[derive(Clone, Debug)]
-pub(super) struct Database {
+pub struct Database {
     /// Connections for reading. At least one stays open: when the last connection closes, SQLite
     /// removes files that it needs for reading, and on a full disk it cannot create them again.
     pub(super) readers: SqlitePool,
@@ -74,7 +78,7 @@ impl Database {
     /// Runs one statement that writes.
     pub(super) async fn execute(
         &self,
-        statement: sqlx::query::Query<'_, Sqlite, sqlx::sqlite::SqliteArguments>,
+        statement: Query<'_, Sqlite, SqliteArguments>,
     ) -> Result<SqliteQueryResult, sqlx::Error> {
         statement.execute(&self.writer).await
     }
@@ -98,11 +102,6 @@ impl Transaction {
     /// Writes everything.
     pub(super) async fn commit(self) -> Result<(), sqlx::Error> {
         self.end("COMMIT").await
-    }
-
-    /// Writes nothing.
-    pub(super) async fn roll_back(self) -> Result<(), sqlx::Error> {
-        self.end("ROLLBACK").await
     }
 
     async fn end(mut self, statement: &'static str) -> Result<(), sqlx::Error> {
@@ -132,4 +131,78 @@ impl Drop for Transaction {
             self.connection.close_on_drop();
         }
     }
+}
+
+impl sql::Database for Database {
+    const NOW: &'static str = "CAST(unixepoch('subsec') * 1000 AS INTEGER)";
+    const IS_SHARED: bool = false;
+
+    async fn begin(&self) -> Result<impl WriteTransaction, sqlx::Error> {
+        Self::begin(self).await
+    }
+
+    async fn read(&self, statement: &str, values: Vec<Value>) -> Result<Vec<Row>, sqlx::Error> {
+        let rows = query(statement, values).fetch_all(&self.readers).await?;
+        rows.iter().map(row).collect()
+    }
+
+    async fn run(&self, statement: &str, values: Vec<Value>) -> Result<u64, sqlx::Error> {
+        Ok(self.execute(query(statement, values)).await?.rows_affected())
+    }
+
+    async fn check_write(&self) -> Result<(), sqlx::Error> {
+        Self::check_write(self).await
+    }
+}
+
+impl Statements for Transaction {
+    async fn fetch(
+        &mut self,
+        statement: &str,
+        values: Vec<Value>,
+    ) -> Result<Vec<Row>, sqlx::Error> {
+        let rows = query(statement, values).fetch_all(&mut *self.connection).await?;
+        rows.iter().map(row).collect()
+    }
+
+    async fn execute(&mut self, statement: &str, values: Vec<Value>) -> Result<u64, sqlx::Error> {
+        let done = query(statement, values).execute(&mut *self.connection).await?;
+        Ok(done.rows_affected())
+    }
+}
+
+impl WriteTransaction for Transaction {
+    async fn commit(self) -> Result<(), sqlx::Error> {
+        self.end("COMMIT").await
+    }
+
+    async fn roll_back(self) -> Result<(), sqlx::Error> {
+        self.end("ROLLBACK").await
+    }
+}
+
+fn query(statement: &str, values: Vec<Value>) -> Query<'static, Sqlite, SqliteArguments> {
+    let query = sqlx::query(AssertSqlSafe(statement.to_owned()));
+    values.into_iter().fold(query, |query, value| match value {
+        Value::Text(text) => query.bind(text),
+        Value::Integer(number) => query.bind(number),
+        Value::Bytes(bytes) => query.bind(bytes),
+    })
+}
+
+/// Reads a row. The type of an empty value is that of its column.
+fn row(row: &SqliteRow) -> Result<Row, sqlx::Error> {
+    let value = |column: usize| -> Result<Value, sqlx::Error> {
+        let raw = row.try_get_raw(column)?;
+        let info = raw.type_info();
+        let declared = row.column(column).type_info().name();
+        let name = if raw.is_null() { declared } else { info.name() };
+        Ok(match name {
+            "INTEGER" => Value::Integer(row.try_get(column)?),
+            "BLOB" => Value::Bytes(row.try_get(column)?),
+            _ => Value::Text(row.try_get(column)?),
+        })
+    };
+    let values: Result<Vec<Value>, _> = (0..row.len()).map(value).collect();
+    Ok(Row(values?.into_iter()))
 }

@@ -12,8 +12,8 @@ use std::path::Path;
 use sqlx::migrate::Migrator;
 use throughline_gateway::thinking::store::{Change, Snapshot, Store, StoreError, StoreFuture};
 
-use crate::batch::Batch;
-use crate::rows::{self, error};
+use crate::sql::batch::Batch;
+use crate::sql::{error, memory_rows};
 pub use check::DatabaseFault;
 pub use conversations::SqliteConversations;
 use database::Database;
@@ -57,7 +57,7 @@ impl SqliteStore {
 impl Store for SqliteStore {
     fn load(&self) -> StoreFuture<'_, Snapshot> {
         Box::pin(async {
-            rows::read_snapshot(&self.database.readers)
+            memory_rows::read_snapshot(&self.database.readers)
                 .await
                 .map_err(|cause| error("cannot read the thinking memory", cause))
         })

@@ -8,8 +8,8 @@ use sqlx::{QueryBuilder, Sqlite, SqliteConnection};
 use throughline_canonical::Origin;
 use throughline_gateway::thinking::store::StoredBlock;
 
-use crate::batch::Batch;
-use crate::rows::signed;
+use crate::sql::batch::Batch;
+use crate::sql::signed;
 
 /// How many rows one statement writes or deletes. SQLite allows 32,766 values in a statement.
 const MAX_ROWS: usize = 1000;

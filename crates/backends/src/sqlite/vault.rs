@@ -10,7 +10,7 @@ use throughline_gateway::thinking::vault::{Record, VaultKey, VaultStore};
 
 use super::SqliteStore;
 use super::statements::Statements;
-use crate::rows::{self, error, signed};
+use crate::sql::{error, memory_rows, signed};
 
 /// How many records are inserted together.
 const MAX_RECORDS: usize = 200;
@@ -71,7 +71,7 @@ impl SqliteStore {
         .bind(&name.0[..])
         .fetch_optional(&self.database.readers)
         .await?;
-        row.as_ref().map(rows::record).transpose()
+        row.as_ref().map(memory_rows::record).transpose()
     }
 
     async fn remove_oldest(&self, bytes: i64, records: i64) -> Result<(), sqlx::Error> {
@@ -179,7 +179,7 @@ fn insert_statements(
     let records = (last + 1..).zip(records).filter(|(id, record)| has_name(*id, record));
     statements.replace("vault_record (id, names, size, sealed)", records, |row, (id, record)| {
         row.push_bind(id)
-            .push_bind(rows::joined_names(record))
+            .push_bind(memory_rows::joined_names(record))
             .push_bind(signed(record.size() as u64))
             .push_bind(&record.sealed);
     });

@@ -22,6 +22,9 @@ pub struct ClientDefaults {
     pub signature_binds_text: bool,
     /// Clients drop thinking that has no signature.
     pub wants_signed_thinking: bool,
+    /// The client keeps whole turns itself, with signatures and makers, and brings blocks back in
+    /// envelopes. It gets the provider's own signatures, and nothing is stored for it.
+    pub keeps_turns: bool,
     /// Clients expect a signature on the first call of a reply, and invent one if it is missing.
     pub wants_signed_calls: bool,
     /// How the dialect writes custom tools (tools with free-text input), if it has them.
@@ -53,6 +56,7 @@ impl ClientDefaults {
         returns_call_ids: true,
         signature_binds_text: true,
         wants_signed_thinking: false,
+        keeps_turns: false,
         wants_signed_calls: false,
         custom_tools: None,
         repairs_replies: false,

@@ -39,6 +39,7 @@ pub mod openai_responses;
 pub mod passthrough;
 pub mod profile;
 pub(crate) mod shared;
+pub mod stored;
 pub mod ui_stream;
 
 /// A signature that says "made elsewhere". Providers that sign tool calls accept it in place of their own.

@@ -244,8 +244,7 @@ impl Responses {
         if let Some(run) = self.run(id) {
             return Ok(body::events(run.follow(after)));
         }
-        let events = self.stored_events(id, after).await?;
-        Ok(body::events(futures_util::stream::iter(events)))
+        Ok(body::events(self.events_after(id, after)))
     }
 }
 

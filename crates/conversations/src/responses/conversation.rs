@@ -17,7 +17,7 @@ use tracing::Instrument;
 use super::Responses;
 use super::by_id::{StateAnswer, page};
 use super::run::RETRY_PAUSE;
-use super::stored::{Ownership, StoredResponse};
+use super::stored::{Ownership, RunChange, StoredResponse};
 use crate::body;
 use crate::sealed_store::{SealedKind, expires, fault, is_valid};
 use crate::store::Reference;
@@ -154,6 +154,7 @@ impl Responses {
             created: now,
             expires: Some(expires(now, self.retention)),
             sealed: Vec::new(),
+            branch: None,
         };
         self.store_content(reference.clone(), &content).await?;
         if !added.is_empty() {
@@ -208,7 +209,7 @@ impl Responses {
             deleted: false,
         };
         let id = format!("items_{}", random::id());
-        let written = self.store_turn(&id, &ownership, &stored, false).await;
+        let written = self.store_turn(&id, &ownership, &stored, RunChange::None).await;
         written.map_err(fault)
     }
 

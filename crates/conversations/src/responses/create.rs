@@ -24,7 +24,7 @@ use tracing::Instrument;
 use super::Responses;
 use super::history::{History, only_backend_has_reasoning};
 use super::recording::{Recording, ReplyEvents, not_stored};
-use super::stored::{Ownership, StoredResponse, nothing_stored};
+use super::stored::{Ownership, RunChange, StoredResponse, nothing_stored};
 use crate::body::{Answer, drop_body_headers, json, live, plain};
 use crate::copy::MAX_WAITING_PIECES;
 
@@ -257,7 +257,7 @@ impl Responses {
             return true;
         }
         let stored = turn.into_stored(response, native, false);
-        if self.store_turn(&id, &ownership, &stored, false).await.is_ok() {
+        if self.store_turn(&id, &ownership, &stored, RunChange::None).await.is_ok() {
             return true;
         }
         self.store_health().record_dropped(1, &format!("the response `{id}`"));

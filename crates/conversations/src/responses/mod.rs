@@ -31,6 +31,7 @@ use throughline_gateway::thinking::health::StoreHealth;
 
 use self::run::Run;
 pub use self::socket::Socket;
+use crate::runs::Runs;
 use crate::sealed_store::SealedStore;
 
 /// Stored and running responses.
@@ -40,8 +41,9 @@ pub struct Responses {
     sealed_store: Arc<SealedStore>,
     /// How long a conversation is stored after its last turn.
     retention: Duration,
-    /// Responses that run in the background.
-    runs: Mutex<HashMap<String, Arc<Run>>>,
+    runs: Arc<Runs>,
+    /// Responses that run in the background, in this process.
+    running: Mutex<HashMap<String, Arc<Run>>>,
     /// Conversations that lack a turn because it could not be stored. Their content says it too, as
     /// soon as that can be written.
     incomplete: Mutex<HashSet<String>>,
@@ -49,9 +51,10 @@ pub struct Responses {
 
 impl Responses {
     /// Responses with a store.
-    pub fn new(gateway: Arc<Gateway>, sealed_store: Arc<SealedStore>, retention: Duration) -> Self {
-        let (runs, incomplete) = (Mutex::default(), Mutex::default());
-        Self { gateway, sealed_store, retention, runs, incomplete }
+    pub fn new(gateway: Arc<Gateway>, runs: Arc<Runs>, retention: Duration) -> Self {
+        let (running, incomplete) = (Mutex::default(), Mutex::default());
+        let sealed_store = runs.sealed_store.clone();
+        Self { gateway, sealed_store, retention, runs, running, incomplete }
     }
 
     /// What is known about the writes to the store.

@@ -1,13 +1,12 @@
-//! Background responses: each is a run with a log of its events, in memory while it runs and in the
-//! store as long as the response is stored.
+//! Background responses: each is a run whose log has the events of the dialect.
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::Stream;
+use futures_util::{Stream, StreamExt};
 use parking_lot::Mutex;
-use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use throughline_canonical::{Fault, FaultKind};
 use throughline_codec::dialects::Accepted;
@@ -16,79 +15,61 @@ use throughline_codec::dialects::openai_responses::state::{
 };
 use throughline_codec::framing::MAX_REPLY_BYTES;
 use throughline_codec::framing::sse::Framer;
-use throughline_gateway::IncomingRequest;
 use throughline_gateway::thinking::store::StoreError;
+use throughline_gateway::{IncomingRequest, unix_ms};
 use tokio::sync::{OwnedSemaphorePermit, oneshot, watch};
-use tokio::time::Instant;
 use tracing::{Instrument, Span};
 
 use super::Responses;
 use super::by_id::belongs_to;
 use super::create::Turn;
 use super::recording::ReplyEvents;
-use super::stored::{Ownership, StoredResponse};
+use super::stored::{Ownership, RunChange, StoredResponse};
 use crate::body::{Answer, plain};
-use crate::sealed_store::{SealedKind, fault};
-use crate::store::{Node, Piece};
+use crate::runs::Appended;
+use crate::runs::abandoned::CloseRun;
+use crate::runs::log::{Entry, LiveRun};
+use crate::sealed_store::{SealedKind, expires, fault};
+use crate::store::{self, Node, RunEnd, RunStatus};
 
-/// How long events may wait before they are written to the store.
-const FLUSH_INTERVAL: Duration = Duration::from_millis(200);
+/// The scope of all background responses.
+const SCOPE: &str = "response";
 /// The pause before something that could not be stored is stored again.
 pub(super) const RETRY_PAUSE: Duration = Duration::from_millis(500);
-/// How many bytes of events a run may have.
-const MAX_RUN_BYTES: usize = 64 << 20;
 /// The error of a response whose server stopped.
 const ABANDONED: &str = "the server was stopped while this response was being written";
 
-/// A numbered event, with the text of its stream.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct LoggedEvent {
-    number: u64,
-    event: String,
-}
-
-impl From<WrittenEvent> for LoggedEvent {
-    fn from(WrittenEvent { number, text }: WrittenEvent) -> Self {
-        Self { number, event: text }
-    }
+fn entry(WrittenEvent { number, text }: WrittenEvent) -> Entry {
+    Entry { number, text: text.into() }
 }
 
 /// A response that is running.
 #[derive(Debug)]
 pub(super) struct Run {
-    state: Mutex<RunState>,
-    /// The number of events. Closed when no more will come.
-    grown: watch::Sender<usize>,
-    stop: watch::Sender<bool>,
+    live: Arc<LiveRun>,
+    progress: Mutex<Progress>,
+    /// How far storing the end has come.
+    end: watch::Sender<StoredEnd>,
     /// The span of its turn, as soon as that has begun.
     span: Mutex<Span>,
 }
 
-#[derive(Debug)]
-struct RunState {
-    events: Vec<LoggedEvent>,
-    bytes: usize,
-    /// How many events are in the store.
-    written: usize,
-    progress: Progress,
-    /// Whether the end of the run could not be stored yet.
-    unsaved: bool,
-    ended: bool,
+/// How far storing the end of a run has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum StoredEnd {
+    /// It has not ended.
+    Running,
+    /// The end could not be stored yet.
+    Unsaved,
+    Stored,
 }
 
 impl Run {
-    fn new(queued: Value) -> Self {
+    fn new(live: Arc<LiveRun>, queued: Value) -> Self {
         Self {
-            state: Mutex::new(RunState {
-                events: Vec::new(),
-                bytes: 0,
-                written: 0,
-                progress: Progress::queued(queued),
-                unsaved: false,
-                ended: false,
-            }),
-            grown: watch::Sender::new(0),
-            stop: watch::Sender::new(false),
+            live,
+            progress: Mutex::new(Progress::queued(queued)),
+            end: watch::Sender::new(StoredEnd::Running),
             span: Mutex::new(Span::none()),
         }
     }
@@ -100,165 +81,94 @@ impl Run {
 
     /// The response so far.
     pub(super) fn response(&self) -> Option<Value> {
-        let state = self.state.lock();
-        let status = match state.events.is_empty() {
+        let status = match self.live.is_empty() {
             true => "queued",
             false => "in_progress",
         };
-        state.progress.so_far(status, None)
+        self.progress.lock().so_far(status, None)
     }
 
     /// Whether its last event has arrived. It is stored a moment later, see [`Run::ended`].
     pub(super) fn has_ended(&self) -> bool {
-        self.state.lock().progress.ended().is_some()
+        self.progress.lock().ended().is_some()
     }
 
     /// Cancels the run.
     pub(super) fn stop(&self) {
-        self.stop.send_replace(true);
+        self.live.stop();
     }
 
     /// Waits until the run has ended and is stored, or could not be stored. Returns whether it is
     /// stored.
     pub(super) async fn ended(&self) -> bool {
-        let mut grown = self.grown.subscribe();
-        let ended = |_: &usize| self.state.lock().has_ended();
-        let _ = grown.wait_for(ended).await;
-        self.state.lock().ended
-    }
-
-    /// Waits until the run is stored.
-    async fn stored(&self) {
-        let mut grown = self.grown.subscribe();
-        let _ = grown.wait_for(|_| self.state.lock().ended).await;
+        let mut end = self.end.subscribe();
+        let ended = end.wait_for(|end| *end != StoredEnd::Running).await;
+        ended.is_ok_and(|end| *end == StoredEnd::Stored)
     }
 
     /// The events after this number, those so far and those to come.
-    pub(super) fn follow(
-        self: &Arc<Self>,
-        after: Option<u64>,
-    ) -> impl Stream<Item = Bytes> + use<> {
-        let start = (Arc::clone(self), self.grown.subscribe(), 0);
-        futures_util::stream::unfold(start, move |(run, mut grown, mut next)| async move {
-            loop {
-                let ended = {
-                    let state = run.state.lock();
-                    while let Some(logged) = state.events.get(next) {
-                        next += 1;
-                        if after.is_none_or(|after| logged.number > after) {
-                            let event = Bytes::from(logged.event.clone());
-                            drop(state);
-                            return Some((event, (run, grown, next)));
-                        }
-                    }
-                    state.has_ended()
-                };
-                if ended {
-                    return None;
-                }
-                let there = next;
-                let run = &run;
-                let more = |count: &usize| *count > there || run.state.lock().has_ended();
-                grown.wait_for(more).await.ok()?;
-            }
-        })
+    pub(super) fn follow(&self, after: Option<u64>) -> impl Stream<Item = Bytes> + use<> {
+        self.live.follow(after).map(|entry| Bytes::copy_from_slice(entry.text.as_bytes()))
     }
 
-    /// Adds events and their steps. Returns false if the run is too long.
-    fn append(&self, events: impl IntoIterator<Item = LoggedEvent>, steps: Vec<Step>) -> bool {
-        let mut state = self.state.lock();
-        for logged in events {
-            state.bytes += logged.event.len();
-            state.events.push(logged);
-        }
+    /// The events that end the run, if the reply has not ended it, and their step. The dialect has
+    /// one event for every unusual end.
+    fn closing(&self, status: &str, broken: Option<&Broken>) -> Option<(Vec<Entry>, Step)> {
+        let progress = self.progress.lock();
+        let response = progress.so_far(status, broken).filter(|_| progress.ended().is_none())?;
+        let next = self.live.last_number().map_or(0, |last| last + 1);
+        let kinds: &[&str] = match self.live.is_empty() {
+            true => &["response.created", "response.failed"],
+            false => &["response.failed"],
+        };
+        let event = |(number, kind): (u64, &&str)| {
+            let data = json!({"type": kind, "sequence_number": number, "response": response});
+            Entry { number, text: format!("event: {kind}\ndata: {data}\n\n").into() }
+        };
+        Some(((next..).zip(kinds).map(event).collect(), Step::Ended(response)))
+    }
+
+    fn take(&self, steps: impl IntoIterator<Item = Step>) {
+        let mut progress = self.progress.lock();
         for step in steps {
-            state.progress.take(step);
-        }
-        let (count, fits) = (state.events.len(), state.bytes <= MAX_RUN_BYTES);
-        drop(state);
-        self.grown.send_replace(count);
-        fits
-    }
-
-    /// Ends the run with an event, if the reply has not. The dialect has one event for every
-    /// unusual end.
-    fn close(&self, status: &str, broken: Option<&Broken>) {
-        let (response, events): (_, Vec<_>) = {
-            let state = self.state.lock();
-            let response = state.progress.so_far(status, broken);
-            let Some(response) = response.filter(|_| state.progress.ended().is_none()) else {
-                return;
-            };
-            let next = state.events.last().map_or(0, |last| last.number + 1);
-            let kinds: &[&str] = match state.events.is_empty() {
-                true => &["response.created", "response.failed"],
-                false => &["response.failed"],
-            };
-            let event = |(number, kind): (u64, &&str)| {
-                let data = json!({"type": kind, "sequence_number": number, "response": response});
-                LoggedEvent { number, event: format!("event: {kind}\ndata: {data}\n\n") }
-            };
-            let events = (next..).zip(kinds).map(event).collect();
-            (response, events)
-        };
-        self.append(events, vec![Step::Ended(response)]);
-    }
-
-    /// Ends the run as `end` says.
-    fn close_with(&self, id: &str, end: &End) {
-        match end {
-            End::Complete => {}
-            End::Stopped => self.close("cancelled", None),
-            End::Failed(broken) => {
-                // The message is the provider's and may quote contents. The turn's record has it.
-                tracing::warn!(response = id, "a background response failed");
-                self.close("failed", Some(broken));
-            }
+            progress.take(step);
         }
     }
 
-    fn end(&self) {
-        self.change(|state| state.ended = true);
-    }
-
-    /// Changes the state and wakes those who wait for its end.
-    fn change(&self, change: impl FnOnce(&mut RunState)) {
-        let count = {
-            let mut state = self.state.lock();
-            change(&mut state);
-            state.events.len()
-        };
-        self.grown.send_replace(count);
-    }
-}
-
-impl RunState {
-    /// Whether no more events will come.
-    fn has_ended(&self) -> bool {
-        self.ended || self.unsaved
+    /// How the run ended, as its record says.
+    fn status(&self) -> RunStatus {
+        let progress = self.progress.lock();
+        let status = progress.ended().and_then(|response| response["status"].as_str());
+        match status {
+            Some("completed" | "incomplete") => RunStatus::Completed,
+            Some("cancelled") => RunStatus::Cancelled,
+            _ => RunStatus::Error,
+        }
     }
 }
 
 /// Registers a run as long as its task lasts.
 struct RunGuard {
     responses: Arc<Responses>,
-    id: String,
     run: Arc<Run>,
+    _live: crate::runs::RunGuard,
 }
 
 impl RunGuard {
     fn new(responses: &Arc<Responses>, id: &str, queued: Value) -> Self {
-        let run = Arc::new(Run::new(queued));
-        responses.runs.lock().insert(id.to_owned(), run.clone());
-        Self { responses: responses.clone(), id: id.to_owned(), run }
+        let live = Arc::new(LiveRun::new(id, 1));
+        let registered = responses.runs.register(live.clone());
+        let run = Arc::new(Run::new(live, queued));
+        responses.running.lock().insert(id.to_owned(), run.clone());
+        Self { responses: responses.clone(), run, _live: registered }
     }
 }
 
 impl Drop for RunGuard {
     fn drop(&mut self) {
         // From now on the response is found in the store.
-        self.run.end();
-        self.responses.runs.lock().remove(&self.id);
+        self.run.end.send_replace(StoredEnd::Stored);
+        self.responses.running.lock().remove(&self.run.live.id);
     }
 }
 
@@ -268,12 +178,14 @@ enum End {
     Complete,
     Stopped,
     Failed(Broken),
+    /// Another process writes it now.
+    TakenOver,
 }
 
 impl Responses {
     /// The run with this id, if it is still running.
     pub(super) fn run(&self, id: &str) -> Option<Arc<Run>> {
-        self.runs.lock().get(id).cloned()
+        self.running.lock().get(id).cloned()
     }
 
     /// Starts a run. It continues even if its client disconnects, because the response is already
@@ -293,7 +205,8 @@ impl Responses {
             let id = queued["id"].as_str().unwrap_or_default().to_owned();
             let stored = turn.clone().into_stored(queued.clone(), None, true);
             // From now on the response can be requested.
-            if let Err(error) = this.store_turn(&id, &turn.ownership, &stored, true).await {
+            let starts = RunChange::Starts(Box::new(this.new_run(&id, &turn.ownership)));
+            if let Err(error) = this.store_turn(&id, &turn.ownership, &stored, starts).await {
                 let _ = started.send(Err(this.gateway.reject(&incoming, &fault(error))));
                 return;
             }
@@ -301,18 +214,23 @@ impl Responses {
             let run = guard.run.clone();
             let _ = started.send(Ok(run.clone()));
             let driven = {
-                let (this, id, run) = (this.clone(), id.clone(), run.clone());
-                tokio::spawn(async move {
-                    this.drive(&id, &run, incoming, accepted, permit, recorder).await
-                })
+                let (this, run) = (this.clone(), run.clone());
+                tokio::spawn(
+                    async move { this.drive(&run, incoming, accepted, permit, recorder).await },
+                )
             };
             // A panic also ends the run.
             let broken =
                 |_| End::Failed(Broken::here("the server failed while it wrote the response"));
             let end = driven.await.unwrap_or_else(broken);
             let span = run.span();
-            span.in_scope(|| run.close_with(&id, &end));
-            this.store_end(&id, &run, turn).instrument(span).await;
+            async {
+                if this.close_with(&run, &end).await {
+                    this.store_end(&run, turn).await;
+                }
+            }
+            .instrument(span)
+            .await;
         });
         match start.await {
             Ok(begun) => begun.map_err(plain),
@@ -323,17 +241,33 @@ impl Responses {
         }
     }
 
+    /// The record of a run that starts now.
+    fn new_run(&self, id: &str, ownership: &Ownership) -> store::Run {
+        let now = unix_ms();
+        store::Run {
+            id: id.to_owned(),
+            owner: ownership.owner.clone(),
+            scope: SCOPE.to_owned(),
+            name: None,
+            reference: None,
+            instance: self.runs.instance.clone(),
+            epoch: 1,
+            status: RunStatus::Running,
+            created: now,
+            expires: Some(expires(now, self.retention)),
+            sealed: Vec::new(),
+        }
+    }
+
     async fn drive(
         &self,
-        id: &str,
         run: &Run,
         incoming: IncomingRequest,
         accepted: Accepted,
         permit: OwnedSemaphorePermit,
         recorder: Recorder,
     ) -> End {
-        let mut stop = run.stop.subscribe();
-        let stopped = async { drop(stop.wait_for(|stop| *stop).await) };
+        let stopped = run.live.stopped();
         tokio::pin!(stopped);
         let events = tokio::select! {
             events = self.gateway.turn_events(incoming, accepted, permit) => events,
@@ -354,54 +288,55 @@ impl Responses {
                 return End::Failed(Broken::refused(finished.reply.status().as_u16(), message));
             }
         };
-        let mut flush_at = Instant::now() + FLUSH_INTERVAL;
         loop {
             let written = tokio::select! {
                 written = reply.next() => written,
                 () = &mut stopped => return End::Stopped,
-                () = tokio::time::sleep_until(flush_at) => {
-                    self.flush(id, run).instrument(span.clone()).await;
-                    flush_at = Instant::now() + FLUSH_INTERVAL;
-                    continue;
-                }
             };
             let Some(Written { events, steps }) = written else {
                 return End::Complete;
             };
-            if !run.append(events.into_iter().map(LoggedEvent::from), steps) {
-                return End::Failed(Broken::here("the response is too long to be stored"));
+            run.take(steps);
+            let entries = events.into_iter().map(entry).collect();
+            match self.runs.append(&run.live, entries).instrument(span.clone()).await {
+                Appended::Yes => {}
+                Appended::TooLong => {
+                    return End::Failed(Broken::here("the response is too long to be stored"));
+                }
+                Appended::Fenced => return End::TakenOver,
             }
         }
     }
 
-    /// Writes new events of a run to the store.
-    async fn flush(&self, id: &str, run: &Run) {
-        let new: Vec<LoggedEvent> = {
-            let state = run.state.lock();
-            state.events.get(state.written..).unwrap_or_default().to_vec()
+    /// Writes the events that end the run as `end` says. Returns false if another process does.
+    async fn close_with(&self, run: &Run, end: &End) -> bool {
+        let closing = match end {
+            End::Complete => None,
+            End::Stopped => run.closing("cancelled", None),
+            End::Failed(broken) => {
+                // The message is the provider's and may quote contents. The turn's record has it.
+                tracing::warn!(response = run.live.id, "a background response failed");
+                run.closing("failed", Some(broken))
+            }
+            End::TakenOver => return false,
         };
-        let (Some(first), Some(last)) = (new.first(), new.last()) else {
-            return;
-        };
-        let piece = Piece {
-            first: first.number,
-            last: last.number,
-            sealed: self.sealed_store.seal(SealedKind::Log(first.number), id, &new),
-        };
-        self.sealed_store.count_written(piece.sealed.len());
-        // The store logs a failure. The events are then written with the next ones.
-        if self.sealed_store.store.log(id, piece).await.is_ok() {
-            run.state.lock().written += new.len();
+        if let Some((entries, step)) = closing {
+            run.take([step]);
+            return self.runs.append(&run.live, entries).await != Appended::Fenced;
         }
+        true
     }
 
     /// Stores the end of a run. While that fails, the run stays in memory, where clients find it.
     /// No run can start meanwhile, so few runs wait.
-    async fn store_end(&self, id: &str, run: &Run, turn: Turn) {
-        while self.try_store_end(id, run, turn.clone()).await.is_err() {
-            if !run.state.lock().unsaved {
+    async fn store_end(&self, run: &Run, turn: Turn) {
+        let id = &run.live.id;
+        while self.try_store_end(run, turn.clone()).await.is_err() {
+            if *run.end.borrow() == StoredEnd::Running {
                 tracing::error!(response = id, "cannot store a background response; retrying");
-                run.change(|state| state.unsaved = true);
+                run.end.send_replace(StoredEnd::Unsaved);
+                // Its readers have all events.
+                run.live.close();
             }
             tokio::time::sleep(RETRY_PAUSE).await;
             // It may have been deleted.
@@ -411,92 +346,80 @@ impl Responses {
         }
     }
 
-    async fn try_store_end(&self, id: &str, run: &Run, turn: Turn) -> Result<(), StoreError> {
-        self.flush(id, run).await;
-        let response = run.state.lock().progress.ended().cloned();
+    async fn try_store_end(&self, run: &Run, turn: Turn) -> Result<(), StoreError> {
+        self.runs.store_entries(&run.live).await;
+        let response = run.progress.lock().ended().cloned();
         let ownership = turn.ownership.clone();
         let stored = turn.into_stored(response.unwrap_or_default(), None, true);
-        self.store_turn(id, &ownership, &stored, false).await
+        let end = RunEnd {
+            run: run.live.id.clone(),
+            epoch: run.live.epoch,
+            status: run.status(),
+            expires: Some(expires(unix_ms(), self.retention)),
+            sealed: Vec::new(),
+        };
+        self.store_turn(&run.live.id, &ownership, &stored, RunChange::Ends(end)).await
     }
 
-    /// The stored events of a run after this number.
-    pub(super) async fn stored_events(
+    /// The events of a run after this number, whichever process writes it.
+    pub(super) fn events_after(
         &self,
         id: &str,
         after: Option<u64>,
-    ) -> Result<Vec<Bytes>, Fault> {
-        let pieces = self.sealed_store.store.logged(id, after).await.map_err(fault)?;
-        let mut events = Vec::new();
-        for piece in pieces {
-            let logged = self.open_piece(id, &piece).map_err(fault)?;
-            let later =
-                logged.into_iter().filter(|logged| after.is_none_or(|after| logged.number > after));
-            events.extend(later.map(|logged| Bytes::from(logged.event)));
-        }
-        Ok(events)
+    ) -> impl Stream<Item = Bytes> + use<> {
+        let entries = self.runs.follow(id, after);
+        // A failed store has been logged; the stream then ends early, and its reader resumes.
+        entries.filter_map(|entry| async {
+            entry.ok().map(|entry| Bytes::copy_from_slice(entry.text.as_bytes()))
+        })
     }
 
-    fn open_piece(&self, id: &str, piece: &Piece) -> Result<Vec<LoggedEvent>, StoreError> {
-        self.sealed_store.open(SealedKind::Log(piece.first), id, &piece.sealed)
-    }
-
-    /// Closes the runs that an earlier process left open, with the events that had arrived. Call
-    /// this before any run starts.
-    pub async fn close_abandoned(&self) {
-        let log_error = |error: StoreError| {
-            tracing::error!(error = &error as &dyn std::error::Error, "{error}");
+    /// Ends a run that its process has left, with the events that had arrived.
+    async fn close_left(&self, left: store::Run) -> Result<(), StoreError> {
+        let store = &self.sealed_store.store;
+        let Some(node) = store.node(&left.id).await? else {
+            store.remove_run(&left.id).await?;
+            return Ok(());
         };
-        let nodes = self.sealed_store.store.open_nodes().await.map_err(log_error);
-        for node in nodes.unwrap_or_default() {
-            // A node that cannot be read is only marked as closed, so that it can expire.
-            if let Err(error) = self.close_one(&node).await {
-                log_error(error);
-                let shut = Node { open: false, ..node };
-                let written = self.sealed_store.store.put(shut, None).await;
-                written.map_err(log_error).ok();
+        let opened = self.sealed_store.open(SealedKind::Node, &node.id, &node.sealed);
+        let StoredResponse { input, response, .. } = match opened {
+            Ok(stored) => stored,
+            Err(error) => {
+                // A node that cannot be read is only marked as closed, so that it can expire.
+                store.put(Node { open: false, ..node }, None).await?;
+                return Err(error);
             }
-        }
-    }
-
-    async fn close_one(&self, node: &Node) -> Result<(), StoreError> {
-        let StoredResponse { input, response, .. } =
-            self.sealed_store.open(SealedKind::Node, &node.id, &node.sealed)?;
+        };
         let ownership = Ownership {
             owner: node.owner.clone(),
             parent: node.parent.clone(),
             conversation: belongs_to(&response).map(str::to_owned),
         };
-        let run = Run::new(response);
-        for piece in self.sealed_store.store.logged(&node.id, None).await? {
-            for logged in self.open_piece(&node.id, &piece)? {
-                let mut found = Step::Other;
-                Framer::new(MAX_REPLY_BYTES).push(logged.event.as_bytes(), |frame, _| {
-                    found = step(frame.data).1;
-                });
-                run.append([logged], vec![found]);
-                run.state.lock().written += 1;
-            }
+        let run = Run::new(Arc::new(LiveRun::new(&*left.id, left.epoch)), response);
+        let entries = self.runs.stored_entries(&left.id, None).await?;
+        for entry in &entries {
+            Framer::new(MAX_REPLY_BYTES)
+                .push(entry.text.as_bytes(), |frame, _| run.take([step(frame.data).1]));
         }
-        let end = match run.state.lock().progress.ended() {
-            Some(_) => End::Complete,
-            None => End::Failed(Broken::here(ABANDONED)),
+        run.live.restore(entries);
+        let end = match run.has_ended() {
+            true => End::Complete,
+            false => End::Failed(Broken::here(ABANDONED)),
         };
-        run.close_with(&node.id, &end);
-        // If the store cannot be written, the run stays open, and the next start closes it.
-        let _ = self.try_store_end(&node.id, &run, Turn { ownership, input }).await;
-        Ok(())
+        self.close_with(&run, &end).await;
+        self.try_store_end(&run, Turn { ownership, input }).await
+    }
+}
+
+impl CloseRun for Responses {
+    fn handles(&self, scope: &str) -> bool {
+        scope == SCOPE
     }
 
-    /// Waits until no run is left.
-    pub async fn runs_ended(&self) {
-        loop {
-            let next = self.runs.lock().values().next().cloned();
-            match next {
-                Some(run) => run.stored().await,
-                None => return,
-            }
-            // A run is removed right after its end.
-            tokio::task::yield_now().await;
-        }
+    fn close(
+        &self,
+        run: store::Run,
+    ) -> Pin<Box<dyn Future<Output = Result<(), StoreError>> + Send + '_>> {
+        Box::pin(self.close_left(run))
     }
 }

@@ -11,7 +11,7 @@ use throughline_gateway::unix_ms;
 
 use super::Responses;
 use crate::sealed_store::{Ancestry, SealedKind, expires, fault};
-use crate::store::{Move, Node};
+use crate::store::{Commit, Move, Node, Outcome, Run, RunEnd};
 
 /// What one turn added to a conversation.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -129,13 +129,13 @@ impl Responses {
         Ok(found)
     }
 
-    /// Stores a turn. `open` is true while it is still running.
+    /// Stores a turn, and what became of its run.
     pub(super) async fn store_turn(
         &self,
         id: &str,
         ownership: &Ownership,
         stored: &StoredResponse,
-        open: bool,
+        run: RunChange,
     ) -> Result<(), StoreError> {
         // A backend may use an id twice. A turn that follows itself would have no beginning.
         if ownership.parent.as_deref() == Some(id) {
@@ -146,34 +146,56 @@ impl Responses {
         let sealed = self.sealed_store.seal(SealedKind::Node, id, stored);
         self.sealed_store.count_written(sealed.len());
         let names = ids(&stored.input).chain(ids(output(&stored.response)));
-        let mut node = Node {
+        let node = Node {
             id: id.to_owned(),
             parent: ownership.parent.clone(),
             owner: ownership.owner.clone(),
             created: now,
             expires: Some(expires(now, self.retention)),
-            open,
+            open: matches!(run, RunChange::Starts(_)),
             names: names.map(str::to_owned).collect(),
             sealed,
+            in_project: None,
         };
         let store = &self.sealed_store.store;
-        // An incomplete turn is not part of its conversation yet.
-        let Some(reference) = ownership.conversation.as_ref().filter(|_| !open) else {
-            store.put(node, None).await?;
-            return Ok(());
-        };
-        // Another turn may have ended first. Then this one follows it.
-        while let Some(known) = store.reference(reference).await? {
-            if known.head.as_deref() == Some(id) {
+        let mut commit = Commit { nodes: vec![node], ..Commit::default() };
+        match run {
+            RunChange::None => {}
+            // An incomplete turn is not part of its conversation yet.
+            RunChange::Starts(run) => {
+                commit.start = Some(*run);
+                store.commit(commit).await?;
                 return Ok(());
             }
-            node.parent.clone_from(&known.head);
-            let moves = Move { reference: reference.clone(), from: known.head };
-            if store.put(node.clone(), Some(moves)).await? {
-                return Ok(());
-            }
+            RunChange::Ends(end) => commit.end = Some(end),
         }
-        // The conversation was deleted meanwhile.
-        store.put(node, None).await.map(|_| ())
+        if let Some(reference) = &ownership.conversation {
+            // Another turn may have ended first. Then this one follows it.
+            while let Some(known) = store.reference(reference).await? {
+                if known.head.as_deref() == Some(id) {
+                    return Ok(());
+                }
+                commit.nodes[0].parent.clone_from(&known.head);
+                let (reference, to) = (reference.clone(), Some(id.to_owned()));
+                commit.moves = Some(Move { reference, from: known.head, to });
+                match store.commit(commit.clone()).await? {
+                    Outcome::Stale => {}
+                    _ => return Ok(()),
+                }
+            }
+            // The conversation was deleted meanwhile.
+            commit.moves = None;
+        }
+        store.commit(commit).await.map(drop)
     }
+}
+
+/// What storing a turn means for its background run.
+pub(super) enum RunChange {
+    /// It has none.
+    None,
+    /// The run starts. Boxed because it is much larger than the others.
+    Starts(Box<Run>),
+    /// The run ends.
+    Ends(RunEnd),
 }

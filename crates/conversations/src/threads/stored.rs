@@ -155,6 +155,7 @@ impl Threads {
             open: false,
             names: Vec::new(),
             sealed: Vec::new(),
+            in_project: None,
         };
         if self.names_another(&node, &stored).await? {
             tracing::warn!(message = key.id, "the backend gave this id to two messages");
@@ -173,10 +174,12 @@ impl Threads {
                 created: now,
                 expires: node.expires,
                 sealed: Vec::new(),
+                branch: None,
             };
             store.put_reference(reference).await?;
         }
-        let moves = Move { reference: stored.thread, from: node.parent.clone() };
+        let (from, to) = (node.parent.clone(), Some(node.id.clone()));
+        let moves = Move { reference: stored.thread, from, to };
         // If another turn was faster, this one cannot be continued.
         store.put(node, Some(moves)).await.map(|_| ())
     }

@@ -11,6 +11,7 @@ use throughline_canonical::{
 };
 use throughline_codec::dialects::SKIP_SIGNATURE;
 use throughline_codec::dialects::blocks::prefix::after_block;
+use throughline_codec::dialects::client_defaults::ClientDefaults;
 
 use crate::gateway::Gateway;
 use crate::history::replay_table::Maker;
@@ -98,10 +99,41 @@ pub(crate) fn signature_block(signature: &str) -> Block {
     Block::Thinking { text: String::new(), signature: Some(signature.to_owned()) }
 }
 
-/// The keys of all thinking blocks of a request, in order.
-pub(crate) fn keys(request: &Request, binds_text: bool) -> Vec<Option<BlockKey>> {
-    let key = |block: &Block| client_key(block, binds_text);
-    assistant_blocks(request).filter_map(key).map(Some).collect()
+/// The keys by which the memory knows the thinking of a client's request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ClientKeys<'a> {
+    /// Whether a signature in the client's dialect belongs to the text of its block.
+    pub(crate) binds_text: bool,
+    /// Opens the envelopes of a client that keeps turns. It got the block without one, so the
+    /// memory knows the block inside.
+    pub(crate) wrapped_by: Option<&'a Envelopes>,
+}
+
+impl<'a> ClientKeys<'a> {
+    /// The keys of a client's blocks.
+    pub(crate) fn new(client: &ClientDefaults, envelopes: &'a Envelopes) -> Self {
+        Self {
+            binds_text: client.signature_binds_text,
+            wrapped_by: client.keeps_turns.then_some(envelopes),
+        }
+    }
+
+    /// The key of a thinking block.
+    pub(crate) fn of(&self, block: &Block) -> Option<BlockKey> {
+        if is_thinking(block)
+            && let Some(envelopes) = self.wrapped_by
+            && let OpenResult::Ours(envelope) = envelopes.open(signature_of(block))
+            && let Ok(native) = native_block(block.clone(), &envelope)
+        {
+            return client_key(&native, self.binds_text);
+        }
+        client_key(block, self.binds_text)
+    }
+
+    /// The keys of all thinking blocks of a request, in order.
+    pub(crate) fn of_request(&self, request: &Request) -> Vec<Option<BlockKey>> {
+        assistant_blocks(request).filter_map(|block| self.of(block)).map(Some).collect()
+    }
 }
 
 fn assistant_blocks(request: &Request) -> impl Iterator<Item = &Block> {
@@ -127,10 +159,11 @@ pub(crate) struct Recall<'a> {
     /// Whether client and upstream use the same dialect, so that a plain signature may be the
     /// upstream's own.
     pub(crate) same_dialect: bool,
-    /// Whether the upstream reads earlier thinking or signatures.
+    /// Whether the vault is asked: the upstream reads earlier thinking or signatures, and the client
+    /// may have dropped them.
     pub(crate) reads_past: bool,
-    /// Whether a signature in the client's dialect belongs to the text of its block.
-    pub(crate) binds_text: bool,
+    /// The keys of the client's thinking.
+    pub(crate) keys: ClientKeys<'a>,
 }
 
 impl Recall<'_> {
@@ -274,12 +307,9 @@ impl Recall<'_> {
 
     fn enveloped(&self, block: Block, envelope: Envelope, verdict: Option<&Verdict>) -> PastBlock {
         let origin = Arc::new(envelope.origin.clone());
-        let native = match (&envelope.kind, block) {
-            (EnvelopeKind::Redacted { data }, _) => Block::Redacted { data: data.clone() },
-            (_, Block::Thinking { text, .. }) if !is_changed(&text, &envelope) => {
-                Block::Thinking { text, signature: envelope.signature }
-            }
-            (_, block) => return foreign(block, Reason::Shape, Some(origin)),
+        let native = match native_block(block, &envelope) {
+            Ok(native) => native,
+            Err(block) => return foreign(block, Reason::Shape, Some(origin)),
         };
         if envelope.cut {
             return foreign(native, Reason::Cut, Some(origin));
@@ -323,7 +353,7 @@ impl Recall<'_> {
 
     /// A block from an envelope or the vault. The memory has no verdict on it.
     pub(crate) fn stored(&self, block: Block, origin: &Arc<Origin>, session: u64) -> PastBlock {
-        let key = own_key(&block, self.binds_text);
+        let key = own_key(&block, self.keys.binds_text);
         let refused = key.is_some_and(|key| self.gateway.memory.has_refused(self.target, &key));
         let old = self.rules.policy == Policy::Session && session != self.session;
         let past = match (refused, old) {
@@ -345,10 +375,11 @@ impl Recall<'_> {
         let readable = origin.domain == *target.domain
             && (!target.account_bound || origin.credential == target.credential);
         let reason = match verdict {
-            Some(Verdict::LeaveOut { reason, .. }) => Some(*reason),
+            // What the memory does not know, the envelope or the vault does.
+            Some(Verdict::LeaveOut { reason, .. }) if *reason != Reason::Unknown => Some(*reason),
             Some(Verdict::Send { .. }) => None,
-            Some(Verdict::Try { .. }) | None if !readable => Some(Reason::Origin),
-            Some(Verdict::Try { .. }) | None => {
+            _ if !readable => Some(Reason::Origin),
+            _ => {
                 let of_session = origin.backend == *target.backend;
                 (self.rules.policy == Policy::Session && !of_session).then_some(Reason::Session)
             }
@@ -417,6 +448,17 @@ pub(crate) fn signature_of(block: &Block) -> &str {
         Block::Thinking { signature, .. } => signature.as_deref().unwrap_or_default(),
         Block::Redacted { data } => data,
         _ => "",
+    }
+}
+
+/// The block of an envelope as its maker wrote it, or the client's block if its text was changed.
+fn native_block(block: Block, envelope: &Envelope) -> Result<Block, Block> {
+    match (&envelope.kind, block) {
+        (EnvelopeKind::Redacted { data }, _) => Ok(Block::Redacted { data: data.clone() }),
+        (_, Block::Thinking { text, .. }) if !is_changed(&text, envelope) => {
+            Ok(Block::Thinking { text, signature: envelope.signature.clone() })
+        }
+        (_, block) => Err(block),
     }
 }
 

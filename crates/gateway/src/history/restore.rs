@@ -7,8 +7,8 @@ use std::sync::Arc;
 use throughline_canonical::{Block, Origin, Prefix, Reason};
 
 use crate::history::recall::{
-    PastBlock, Recall, client_key, foreign, is_thinking, known_verdict, pass_block, plain,
-    signature_of, with_signature,
+    PastBlock, Recall, foreign, is_thinking, known_verdict, pass_block, plain, signature_of,
+    with_signature,
 };
 use crate::history::vault_lookup::{LostParts, StoredCall, StoredThought};
 use crate::thinking::envelope::{EnvelopeKind, Envelopes, OpenResult};
@@ -106,12 +106,12 @@ impl Recall<'_> {
                 let mut past = match sent.and_then(|at| theirs.get(at)) {
                     // The vault adds only what the client has lost.
                     Some((theirs, verdict)) if !self.is_lost(theirs) => PastBlock {
-                        key: client_key(theirs, self.binds_text),
+                        key: self.keys.of(theirs),
                         ..self.thinking((*theirs).clone(), *verdict)
                     },
                     Some((theirs, verdict)) => {
                         let verdict = self.verdict_on(theirs, &block, *verdict);
-                        let key = client_key(theirs, self.binds_text);
+                        let key = self.keys.of(theirs);
                         PastBlock { key, ..self.known(block, &origin, verdict) }
                     }
                     None => {
@@ -175,7 +175,7 @@ impl Recall<'_> {
                 Block::Thinking { .. } | Block::Redacted { .. } => {
                     carrier = Some(signature_of(&block).to_owned());
                     let verdict = verdicts.next();
-                    let key = client_key(&block, self.binds_text);
+                    let key = self.keys.of(&block);
                     let past = match (replaced.next_if(|lost| lost.at == at), &origin) {
                         (Some(lost), Some(origin)) => {
                             let verdict = self.verdict_on(&block, lost.block, verdict);
@@ -209,7 +209,7 @@ impl Recall<'_> {
     ) -> Option<&'v Verdict> {
         let is_bare = signature_of(theirs).is_empty() && !signature_of(stored).is_empty();
         let is_refused = || {
-            let key = client_key(theirs, self.binds_text);
+            let key = self.keys.of(theirs);
             key.is_some_and(|key| self.gateway.memory.has_refused(self.target, &key))
         };
         verdict.filter(|_| !is_bare || is_refused()).and_then(known_verdict)

@@ -11,6 +11,7 @@ pub(crate) mod opaque_reply;
 pub mod outlined;
 pub(crate) mod outlined_plan;
 pub(crate) mod passthrough;
+pub mod preview;
 mod strict_settings;
 mod thinking_controls;
 pub(crate) mod thinking_setting;

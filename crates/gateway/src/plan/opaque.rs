@@ -18,7 +18,7 @@ use crate::backend::Backend;
 use crate::gateway::Gateway;
 use crate::history::adapt::CALL_UNSIGNED;
 use crate::history::client_paths::ClientPaths;
-use crate::history::recall::{PastBlock, Recall, client_key, is_thinking};
+use crate::history::recall::{ClientKeys, PastBlock, Recall, client_key, is_thinking};
 use crate::history::replay_table::{self, Maker, Part, Position};
 use crate::history::turn_position::TurnPosition;
 use crate::history::vault_lookup::{DroppedParts, WithheldPart};
@@ -120,7 +120,7 @@ impl Gateway {
             rules: attempt.settings.thinking,
             same_dialect: true,
             reads_past: true,
-            binds_text,
+            keys: ClientKeys::new(request.incoming.dialect.defaults(), &self.envelopes),
         };
         let mut plan = OpaquePlan {
             decision: Decision {

@@ -13,7 +13,7 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use crate::gateway::Gateway;
 use crate::headers;
-use crate::history::recall::Recall;
+use crate::history::recall::{ClientKeys, Recall};
 use crate::plan::outlined::dropped::DropFinder;
 use crate::plan::outlined::envelopes::SealedBlock;
 use crate::plan::outlined::{OutlinedPlan, PlannedBlock, Planner};
@@ -64,7 +64,7 @@ impl Gateway {
             rules: settings.thinking,
             same_dialect: true,
             reads_past: true,
-            binds_text: true,
+            keys: ClientKeys::new(request.incoming.dialect.defaults(), &self.envelopes),
         };
         let finder = DropFinder { gateway: self, attempt, outline, recall: &recall };
         let dropped = finder.put_back(&known, &answer.verdicts).await;

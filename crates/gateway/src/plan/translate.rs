@@ -27,7 +27,7 @@ use crate::history::normalize::{
     dedupe_tool_results, ensure_user_message, join_turns, results_follow_calls,
 };
 use crate::history::prefix_guard::{GuardResult, PrefixGuard, record_prefixes};
-use crate::history::recall::{Recall, is_thinking, keys};
+use crate::history::recall::{ClientKeys, Recall, is_thinking};
 use crate::history::replay_table::Position;
 use crate::history::turn_position::{RepeatedTexts, TurnPosition, TurnPositions};
 use crate::plan::translated_reply::identity;
@@ -275,14 +275,15 @@ impl<'a> Draft<'a> {
         let (request, first) = (self.attempt.request, self.is_first());
         let target = self.attempt.target(&self.to.known);
         let rules = self.attempt.settings.thinking;
-        let binds_text = self.client.defaults().signature_binds_text;
+        let client = self.client.defaults();
+        let keys = ClientKeys::new(client, &gateway.envelopes);
         let has_assistant = |message: &Message| message.role == Role::Assistant;
         let answer = gateway.memory.ask(&Question {
             lineage: request.lineage,
             target: &target,
             follows_active_backend: self.attempt.follows_active_backend && first,
             in_conversation: request.in_conversation && first,
-            blocks: &keys(&self.request, binds_text),
+            blocks: &keys.of_request(&self.request),
             has_assistant: self.request.messages.iter().any(has_assistant),
             now: unix_ms(),
             rules,
@@ -296,8 +297,9 @@ impl<'a> Draft<'a> {
             session: answer.session,
             rules,
             same_dialect: self.client.name() == self.to.dialect.name(),
-            reads_past: self.to.profile.replay != Replay::NOTHING,
-            binds_text,
+            // The vault holds nothing of a client that keeps its turns.
+            reads_past: self.to.profile.replay != Replay::NOTHING && !client.keeps_turns,
+            keys,
         };
         let open = open_turn(&self.request.messages);
         let replays_from = replays_from(self.attempt.backend.replay, &self.request.messages);

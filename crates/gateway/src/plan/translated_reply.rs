@@ -215,6 +215,7 @@ impl Gateway {
                     dialect,
                     stream_type: plan.accepted.session.stream_type(),
                     turn,
+                    origin: attempt.origin(&plan.decision),
                     record: attempt.turn.clone(),
                     metrics: self.metrics.clone(),
                 },
@@ -236,7 +237,7 @@ impl Gateway {
         let origin = attempt.origin(&plan.decision);
         let native = attempt.request.incoming.dialect.name() == plan.decision.dialect.name();
         let client = attempt.request.incoming.dialect.defaults();
-        let signature_form = match native {
+        let signature_form = match native || client.keeps_turns {
             true => SignatureForm::Native {
                 unsigned: client.wants_signed_thinking.then(|| self.envelopes.clone()),
             },

@@ -95,7 +95,7 @@ pub(crate) struct SentRequest {
 /// The form in which clients get signatures.
 #[derive(Debug)]
 pub(crate) enum SignatureForm {
-    /// The provider's own signatures: both sides use one dialect.
+    /// The provider's own signatures: both sides use one dialect, or the client keeps whole turns.
     Native {
         /// Seals envelopes for thinking that the provider did not sign, if clients drop it.
         unsigned: Option<Envelopes>,
@@ -526,7 +526,7 @@ impl Relay {
             Block::Text { signature, .. } => signature.is_some(),
             _ => false,
         });
-        if !is_useful || !self.in_conversation {
+        if !is_useful || !self.in_conversation || self.sent.client.defaults().keeps_turns {
             return;
         }
         // Another reply may use the same id, so it cannot be a key.

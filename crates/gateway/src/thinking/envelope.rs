@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
-use throughline_canonical::Origin;
+use throughline_canonical::{Block, Origin};
 use throughline_sealing::{Keyring, Purpose, SealError, text};
 
 use super::random;
@@ -107,6 +107,38 @@ impl Envelopes {
     pub fn mint(&self, envelope: &Envelope) -> String {
         let bytes = write(envelope);
         text::write(&self.keyring.seal(Purpose::Envelope, &random::nonce(), &[], &bytes))
+    }
+
+    /// Puts the signature of a block into an envelope that names its maker, for a caller that keeps
+    /// whole turns. If the block is sent in an assistant message, its maker gets it back unchanged,
+    /// and nobody else. Blocks that have no maker to return to stay as they are.
+    #[must_use]
+    pub fn wrap(&self, block: Block, origin: &Origin) -> Block {
+        let seal = |kind, signature, content: &str| {
+            let content = Self::content_hash(content);
+            let origin = origin.clone();
+            self.mint(&Envelope { origin, kind, signature, content, cut: false, call: None })
+        };
+        match block {
+            Block::Thinking { text, signature } => {
+                let signature = Some(seal(EnvelopeKind::Thinking, signature, &text));
+                Block::Thinking { text, signature }
+            }
+            Block::Redacted { data } => {
+                let kind = EnvelopeKind::Redacted { data: data.clone() };
+                Block::Redacted { data: seal(kind, None, &data) }
+            }
+            // Also without a signature: some makers sign only the first of several calls.
+            Block::ToolCall { id, name, arguments, signature } => {
+                let signature = Some(seal(EnvelopeKind::Call, signature, ""));
+                Block::ToolCall { id, name, arguments, signature }
+            }
+            Block::Text { text, signature: signature @ Some(_), citations } => {
+                let signature = Some(seal(EnvelopeKind::Text, signature, &text));
+                Block::Text { text, signature, citations }
+            }
+            other => other,
+        }
     }
 
     /// Opens the text that a client sent in an opaque field.

@@ -16,7 +16,6 @@ pub mod turn_reply;
 use std::sync::Arc;
 use std::time::Instant;
 
-use bytes::Bytes;
 use serde_json::Value;
 use throughline_canonical::{Fault, FaultKind};
 use throughline_codec::dialects::Accepted;
@@ -32,7 +31,8 @@ use self::turn_reply::{FinishedReply, TurnReply, UnreadReply};
 use crate::backend::{Auth, Backend};
 use crate::cool_down::Failure;
 use crate::gateway::{Gateway, may_receive_key};
-use crate::plan::report;
+use crate::plan::preview::Preview;
+use crate::plan::{Plan, report};
 use crate::settings::Settings;
 use crate::shutdown;
 use crate::upstream::refusal_policy::RetryPlan;
@@ -189,9 +189,32 @@ impl Gateway {
     }
 
     /// Plans a request and reports the plan without sending it.
-    pub async fn report(&self, incoming: IncomingRequest, body: Bytes) -> Result<Value, Fault> {
+    pub async fn report(
+        &self,
+        incoming: IncomingRequest,
+        content: impl Into<RequestContent>,
+    ) -> Result<Value, Fault> {
+        self.plan_unsent(incoming, content.into(), report).await
+    }
+
+    /// Plans a request and returns what would be sent, without sending it.
+    pub async fn preview(
+        &self,
+        incoming: IncomingRequest,
+        accepted: Accepted,
+    ) -> Result<Preview, Fault> {
+        self.plan_unsent(incoming, accepted.into(), Preview::new).await?
+    }
+
+    /// Plans a request that is not sent. Nothing is remembered about it.
+    async fn plan_unsent<T>(
+        &self,
+        incoming: IncomingRequest,
+        content: RequestContent,
+        describe: impl FnOnce(&dyn Plan, &Attempt<'_>) -> T,
+    ) -> Result<T, Fault> {
         let settings = self.settings();
-        let mut request = read_request(&settings, incoming, body.into())?;
+        let mut request = read_request(&settings, incoming, content)?;
         request.in_conversation = false;
         self.ask_others(&request).await;
         let active = self.active();
@@ -209,7 +232,7 @@ impl Gateway {
         attempt.check_model()?;
         let lane = self.lane(&attempt).await;
         let plan = self.plan(&attempt, &lane, RetryPlan::First).await?;
-        Ok(report(&*plan, &attempt))
+        Ok(describe(&*plan, &attempt))
     }
 }
 

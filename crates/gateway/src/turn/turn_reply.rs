@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use http::{HeaderValue, Response};
-use throughline_canonical::{Fault, Loss, Reply as CanonicalReply};
+use throughline_canonical::{Fault, Loss, Origin, Reply as CanonicalReply};
 use throughline_codec::dialects::{ClientDialect, ReplyWriter};
 use tokio::sync::OwnedSemaphorePermit;
 use tracing::Span;
@@ -84,6 +84,8 @@ pub struct ReplyHead {
     pub(crate) stream_type: &'static str,
     /// The gateway's own headers.
     pub(crate) turn: TurnHeaders,
+    /// The maker of the reply.
+    pub(crate) origin: Arc<Origin>,
     /// The record of the turn.
     pub(crate) record: SharedTurn,
     pub(crate) metrics: Arc<Metrics>,
@@ -93,6 +95,28 @@ impl ReplyHead {
     /// The span of the turn, for callers that log something about its reply.
     pub fn span(&self) -> Span {
         turn_span(&self.turn.id)
+    }
+
+    /// The id of the turn, as in `x-throughline-turn`.
+    pub fn turn_id(&self) -> &str {
+        &self.turn.id
+    }
+
+    /// The backend that answers.
+    pub fn backend(&self) -> &str {
+        &self.turn.backend
+    }
+
+    /// The maker of the reply's blocks. Later turns bring it back with them, see
+    /// [`Envelopes::wrap`](crate::thinking::Envelopes::wrap).
+    pub fn origin(&self) -> &Arc<Origin> {
+        &self.origin
+    }
+
+    /// The losses so far: those of the request, and after [`UnreadReply::fold`] all of the turn. Of a
+    /// reply that is read as events, the last event before the end has all of them.
+    pub fn losses(&self) -> &[Loss] {
+        &self.turn.losses
     }
 
     /// Adds a loss that happened after the turn was recorded.

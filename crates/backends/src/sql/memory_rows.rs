@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use sqlx::{ColumnIndex, Database, Decode, Executor, IntoArguments, Pool, Row, Type};
 use throughline_canonical::{BlockKey, Origin, Prefix};
-use throughline_gateway::thinking::store::{
-    BlockStatus, Snapshot, StoreError, StoredBlock, StoredSession,
-};
+use throughline_gateway::thinking::store::{BlockStatus, Snapshot, StoredBlock, StoredSession};
 use throughline_gateway::thinking::vault::{Record, VaultKey};
 use throughline_gateway::thinking::{LineageId, SessionTag};
+
+use super::unsigned;
 
 /// Bytes of a name in the vault.
 const NAME_LENGTH: usize = 16;
@@ -178,20 +178,4 @@ pub(crate) fn joined_names(record: &Record) -> Vec<u8> {
 /// Splits names of backends, which are stored one per line.
 fn names(lines: &str) -> Vec<Arc<str>> {
     lines.lines().map(Into::into).collect()
-}
-
-/// Databases have only signed integers; ours are counts and times, which fit.
-pub(crate) fn signed(number: u64) -> i64 {
-    i64::try_from(number).unwrap_or(i64::MAX)
-}
-
-pub(crate) fn unsigned(number: i64) -> u64 {
-    u64::try_from(number).unwrap_or_default()
-}
-
-pub(crate) fn error(
-    what: impl Into<String>,
-    cause: impl std::error::Error + Send + Sync + 'static,
-) -> StoreError {
-    StoreError { what: what.into(), cause: Box::new(cause) }
 }

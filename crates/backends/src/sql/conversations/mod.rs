@@ -1,0 +1,40 @@
+//! Stored conversations in a database.
+//!
+//! - `rows`: reads nodes, references, projects and runs from rows;
+//! - `commit`: writes changes together;
+//! - `nodes`, `projects`, `runs`: the traits of the store.
+
+#![allow(
+    private_bounds,
+    reason = "callers name the store of a product, never the trait of databases"
+)]
+
+mod commit;
+mod nodes;
+mod projects;
+mod rows;
+mod runs;
+
+use throughline_gateway::thinking::store::StoreError;
+
+use super::{Database, error};
+
+/// Stored conversations in a database.
+#[derive(Clone, Debug)]
+pub struct SqlConversations<D> {
+    pub(crate) database: D,
+}
+
+impl<D: Database> SqlConversations<D> {
+    pub(crate) fn new(database: D) -> Self {
+        Self { database }
+    }
+}
+
+fn read_error(cause: sqlx::Error) -> StoreError {
+    error("cannot read stored conversations", cause)
+}
+
+fn write_error(cause: sqlx::Error) -> StoreError {
+    error("cannot write stored conversations", cause)
+}

@@ -1,0 +1,140 @@
+//! Projects and their branches.
+
+use throughline_conversations::store::{
+    Branch, Node, NodeFacts, Page, Project, ProjectStore, Reference,
+};
+use throughline_gateway::thinking::store::StoreFuture;
+
+use super::rows::{self, NODE, PROJECT, REFERENCE, to_json};
+use super::{SqlConversations, read_error, write_error};
+use crate::sql::{Database, Statements, WriteTransaction, values};
+
+impl<D: Database> SqlConversations<D> {
+    async fn purge(&self, id: &str) -> Result<bool, sqlx::Error> {
+        let mut transaction = self.database.begin().await?;
+        for statement in [
+            "DELETE FROM run WHERE reference IN (SELECT id FROM reference WHERE project = $1)",
+            "DELETE FROM node WHERE project = $1",
+            "DELETE FROM reference WHERE project = $1",
+        ] {
+            transaction.execute(statement, values![id]).await?;
+        }
+        let removed = transaction.execute("DELETE FROM project WHERE id = $1", values![id]).await?;
+        transaction.commit().await?;
+        Ok(removed > 0)
+    }
+
+    async fn rename(&self, id: &str, branch: Branch) -> Result<bool, sqlx::Error> {
+        let changed = self
+            .database
+            .run(
+                "UPDATE reference SET name = $1, facts = $2 WHERE id = $3 AND project = $4",
+                values![branch.name, to_json(&branch.facts), id, branch.project],
+            )
+            .await;
+        match changed {
+            Ok(changed) => Ok(changed > 0),
+            Err(sqlx::Error::Database(error)) if error.is_unique_violation() => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+impl<D: Database> ProjectStore for SqlConversations<D> {
+    fn put_project(&self, project: Project) -> StoreFuture<'_, ()> {
+        Box::pin(async move {
+            let statement = "INSERT INTO project (id, owner, created, deleted, facts, sealed)
+                 VALUES ($1, $2, $3, $4, $5, $6)
+                 ON CONFLICT (id) DO UPDATE SET deleted = $4, facts = $5, sealed = $6";
+            let values = values![
+                project.id,
+                project.owner,
+                project.created,
+                project.facts.deleted,
+                to_json(&project.facts),
+                project.sealed,
+            ];
+            self.database.run(statement, values).await.map(drop).map_err(write_error)
+        })
+    }
+
+    fn project(&self, id: &str) -> StoreFuture<'_, Option<Project>> {
+        let values = values![id];
+        Box::pin(async move {
+            let statement = format!("SELECT {PROJECT} FROM project WHERE id = $1");
+            let found = self.database.read(&statement, values).await.map_err(read_error)?;
+            rows::first(found, rows::project).map_err(read_error)
+        })
+    }
+
+    fn projects(&self, owner: &str, deleted: bool, page: Page) -> StoreFuture<'_, Vec<Project>> {
+        let mut values = values![owner, page.limit];
+        Box::pin(async move {
+            let after = match page.after {
+                Some(after) => {
+                    values.push(after.into());
+                    "AND id < $3"
+                }
+                None => "",
+            };
+            let not = if deleted { "NOT" } else { "" };
+            let statement = format!(
+                "SELECT {PROJECT} FROM project WHERE owner = $1 AND deleted IS {not} NULL {after}
+                 ORDER BY id DESC LIMIT $2"
+            );
+            let found = self.database.read(&statement, values).await.map_err(read_error)?;
+            rows::all(found, rows::project).map_err(read_error)
+        })
+    }
+
+    fn remove_project(&self, id: &str) -> StoreFuture<'_, bool> {
+        let id = id.to_owned();
+        Box::pin(async move { self.purge(&id).await.map_err(write_error) })
+    }
+
+    fn branches(&self, project: &str) -> StoreFuture<'_, Vec<Reference>> {
+        let values = values![project];
+        Box::pin(async move {
+            let statement = format!(
+                "SELECT {REFERENCE} FROM reference WHERE project = $1 ORDER BY created, id"
+            );
+            let found = self.database.read(&statement, values).await.map_err(read_error)?;
+            rows::all(found, rows::reference).map_err(read_error)
+        })
+    }
+
+    fn change_branch(&self, id: &str, branch: Branch) -> StoreFuture<'_, bool> {
+        let id = id.to_owned();
+        Box::pin(async move { self.rename(&id, branch).await.map_err(write_error) })
+    }
+
+    fn change_node(&self, id: &str, facts: NodeFacts) -> StoreFuture<'_, bool> {
+        let values = values![to_json(&facts), id];
+        Box::pin(async move {
+            let statement = "UPDATE node SET facts = $1 WHERE id = $2 AND project IS NOT NULL";
+            let changed = self.database.run(statement, values).await.map_err(write_error)?;
+            Ok(changed > 0)
+        })
+    }
+
+    fn project_nodes(&self, project: &str, page: Page) -> StoreFuture<'_, Vec<Node>> {
+        let values = values![project, page.after.unwrap_or_default(), page.limit];
+        Box::pin(async move {
+            let statement = format!(
+                "SELECT {NODE} FROM node WHERE project = $1 AND id > $2 ORDER BY id LIMIT $3"
+            );
+            let found = self.database.read(&statement, values).await.map_err(read_error)?;
+            rows::all(found, rows::node).map_err(read_error)
+        })
+    }
+
+    fn count_nodes(&self, project: &str) -> StoreFuture<'_, u64> {
+        let values = values![project];
+        Box::pin(async move {
+            let statement = "SELECT count(*) FROM node WHERE project = $1";
+            let found = self.database.read(statement, values).await.map_err(read_error)?;
+            let count = rows::first(found, |mut row| row.number()).map_err(read_error)?;
+            Ok(count.unwrap_or_default())
+        })
+    }
+}

@@ -1,0 +1,133 @@
+//! Reads stored values from rows. The columns of each kind are listed beside its reader.
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use throughline_conversations::store::{
+    Branch, Node, Piece, Project, ProjectNode, Reference, Run, RunStatus,
+};
+
+use crate::sql::Row;
+
+/// The columns of a node, for [`node`].
+pub(super) const NODE: &str = "node.id, node.parent, node.owner, node.created, node.expires, \
+    node.open, node.sealed, node.project, node.facts, node.has_thinking, \
+    node.thinking_token_count, node.encrypted_thinking_content, \
+    node.encrypted_thinking_signature, CASE WHEN node.project IS NULL THEN \
+    (SELECT string_agg(name, '\n') FROM node_name WHERE node_name.node = node.id) END";
+
+/// The columns of a reference, for [`reference`].
+pub(super) const REFERENCE: &str =
+    "id, owner, head, created, expires, sealed, project, name, facts";
+
+/// The columns of a project, for [`project`].
+pub(super) const PROJECT: &str = "id, owner, created, facts, sealed";
+
+/// The columns of a run, for [`run`].
+pub(super) const RUN: &str =
+    "id, owner, scope, name, reference, instance, epoch, status, created, expires, sealed";
+
+/// The columns of a piece of a log, for [`piece`].
+pub(super) const PIECE: &str = "first, last, sealed";
+
+pub(super) fn node(mut row: Row) -> Result<Node, sqlx::Error> {
+    let mut node = Node {
+        id: row.text()?,
+        parent: row.optional_text()?,
+        owner: row.text()?,
+        created: row.number()?,
+        expires: row.optional_number()?,
+        open: row.flag()?,
+        sealed: row.bytes()?,
+        ..Node::default()
+    };
+    let (project, facts) = (row.optional_text()?, row.optional_text()?);
+    let inside = ProjectNode {
+        has_thinking: row.flag()?,
+        thinking_tokens: row.optional_number()?,
+        sealed_thinking: row.optional_bytes()?,
+        sealed_signatures: row.optional_bytes()?,
+        ..ProjectNode::default()
+    };
+    let names = row.optional_text()?;
+    node.names = names.iter().flat_map(|names| names.lines()).map(str::to_owned).collect();
+    if let Some(project) = project {
+        let facts = from_json(&facts.unwrap_or_default())?;
+        node.in_project = Some(ProjectNode { project, facts, ..inside });
+    }
+    Ok(node)
+}
+
+pub(super) fn reference(mut row: Row) -> Result<Reference, sqlx::Error> {
+    let mut reference = Reference {
+        id: row.text()?,
+        owner: row.text()?,
+        head: row.optional_text()?,
+        created: row.number()?,
+        expires: row.optional_number()?,
+        sealed: row.bytes()?,
+        branch: None,
+    };
+    let (project, name, facts) = (row.optional_text()?, row.optional_text()?, row.optional_text()?);
+    if let (Some(project), Some(name), Some(facts)) = (project, name, facts) {
+        reference.branch = Some(Branch { project, name, facts: from_json(&facts)? });
+    }
+    Ok(reference)
+}
+
+pub(super) fn project(mut row: Row) -> Result<Project, sqlx::Error> {
+    Ok(Project {
+        id: row.text()?,
+        owner: row.text()?,
+        created: row.number()?,
+        facts: from_json(&row.text()?)?,
+        sealed: row.bytes()?,
+    })
+}
+
+pub(super) fn run(mut row: Row) -> Result<Run, sqlx::Error> {
+    Ok(Run {
+        id: row.text()?,
+        owner: row.text()?,
+        scope: row.text()?,
+        name: row.optional_text()?,
+        reference: row.optional_text()?,
+        instance: row.text()?,
+        epoch: row.number()?,
+        status: {
+            let status = row.text()?;
+            let unknown = || sqlx::Error::Decode(format!("unknown status `{status}`").into());
+            RunStatus::read(&status).ok_or_else(unknown)?
+        },
+        created: row.number()?,
+        expires: row.optional_number()?,
+        sealed: row.bytes()?,
+    })
+}
+
+pub(super) fn piece(mut row: Row) -> Result<Piece, sqlx::Error> {
+    Ok(Piece { first: row.number()?, last: row.number()?, sealed: row.bytes()? })
+}
+
+/// Reads all rows.
+pub(super) fn all<T>(
+    rows: Vec<Row>,
+    read: fn(Row) -> Result<T, sqlx::Error>,
+) -> Result<Vec<T>, sqlx::Error> {
+    rows.into_iter().map(read).collect()
+}
+
+/// Reads the first row.
+pub(super) fn first<T>(
+    rows: Vec<Row>,
+    read: fn(Row) -> Result<T, sqlx::Error>,
+) -> Result<Option<T>, sqlx::Error> {
+    rows.into_iter().next().map(read).transpose()
+}
+
+pub(super) fn to_json(facts: &impl Serialize) -> String {
+    serde_json::to_string(facts).unwrap_or_default()
+}
+
+fn from_json<T: DeserializeOwned>(facts: &str) -> Result<T, sqlx::Error> {
+    serde_json::from_str(facts).map_err(|cause| sqlx::Error::Decode(cause.into()))
+}

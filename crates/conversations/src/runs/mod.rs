@@ -1,0 +1,214 @@
+//! Runs: replies that go on without their client. Each has a log of numbered entries, in memory
+//! while it runs and in the store as long as the run is kept. What an entry means is up to the
+//! caller: [`crate::responses`] logs events of its dialect, others log canonical events.
+//!
+//! - [`log`]: the log in memory, and its readers;
+//! - `log_writer`: writes the entries of all runs in batches;
+//! - [`abandoned`]: ends the runs of processes that died.
+//!
+//! An entry is written to the store before readers see it. If the store fails, readers get it
+//! anyway, and it is written with the next ones.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::{Stream, StreamExt};
+use parking_lot::Mutex;
+use throughline_canonical::Fault;
+use throughline_gateway::thinking::random;
+use throughline_gateway::thinking::store::StoreError;
+
+use self::log::{Entry, LiveRun};
+use self::log_writer::LogWriter;
+pub(crate) use self::log_writer::Written;
+use crate::sealed_store::{SealedKind, SealedStore, fault};
+use crate::store::{LogPiece, Piece, RunStatus};
+
+pub mod abandoned;
+pub mod log;
+mod log_writer;
+
+/// How often the store is asked for new entries of a run that another process writes.
+const POLL_INTERVAL: Duration = Duration::from_millis(150);
+
+/// The runs of this process, and all runs in the store.
+#[derive(Debug)]
+pub struct Runs {
+    pub(crate) sealed_store: Arc<SealedStore>,
+    /// The id of this process.
+    pub instance: String,
+    live: Mutex<HashMap<String, Arc<LiveRun>>>,
+    log_writer: LogWriter,
+}
+
+/// What became of new entries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Appended {
+    /// Readers can see them.
+    Yes,
+    /// The run has become too long.
+    TooLong,
+    /// Another process writes this run now. Stop.
+    Fenced,
+}
+
+impl Runs {
+    /// The runs of a store. Must be called inside a Tokio runtime.
+    pub fn new(sealed_store: Arc<SealedStore>) -> Self {
+        let log_writer = LogWriter::new(sealed_store.store.clone());
+        let instance = format!("instance_{}", random::id());
+        Self { sealed_store, instance, live: Mutex::default(), log_writer }
+    }
+
+    /// Registers a run that this process writes, for as long as the guard lives.
+    pub fn register(self: &Arc<Self>, run: Arc<LiveRun>) -> RunGuard {
+        self.live.lock().insert(run.id.clone(), run.clone());
+        RunGuard { runs: Arc::clone(self), run }
+    }
+
+    /// A run that this process writes.
+    pub fn live(&self, id: &str) -> Option<Arc<LiveRun>> {
+        self.live.lock().get(id).cloned()
+    }
+
+    /// Adds entries to a run: first to the store, then for readers.
+    pub async fn append(&self, run: &LiveRun, entries: Vec<Entry>) -> Appended {
+        let fits = run.push(entries);
+        let written = self.store_entries(run).await;
+        if written == Written::Fenced {
+            return Appended::Fenced;
+        }
+        run.publish();
+        if fits { Appended::Yes } else { Appended::TooLong }
+    }
+
+    /// Writes the entries of a run that are not in the store yet.
+    pub(crate) async fn store_entries(&self, run: &LiveRun) -> Written {
+        let new = run.unstored();
+        let (Some(first), Some(last)) = (new.first(), new.last()) else {
+            return Written::Yes;
+        };
+        let sealed = self.sealed_store.seal(SealedKind::Log(first.number), &run.id, &new);
+        self.sealed_store.count_written(sealed.len());
+        let piece = Piece { first: first.number, last: last.number, sealed };
+        let piece = LogPiece { run: run.id.clone(), epoch: run.epoch, piece };
+        let written = self.log_writer.write(piece).await;
+        if written == Written::Yes {
+            run.record_stored(new.len());
+        }
+        written
+    }
+
+    /// The stored entries of a run after this number.
+    pub async fn stored_entries(
+        &self,
+        id: &str,
+        after: Option<u64>,
+    ) -> Result<Vec<Entry>, StoreError> {
+        let mut entries = Vec::new();
+        for piece in self.sealed_store.store.logged(id, after).await? {
+            let kind = SealedKind::Log(piece.first);
+            let logged: Vec<Entry> = self.sealed_store.open(kind, id, &piece.sealed)?;
+            let later =
+                logged.into_iter().filter(|entry| after.is_none_or(|after| entry.number > after));
+            entries.extend(later);
+        }
+        Ok(entries)
+    }
+
+    /// The entries of a run after this number, those so far and those to come, whoever writes it.
+    pub fn follow(
+        self: &Arc<Self>,
+        id: &str,
+        after: Option<u64>,
+    ) -> impl Stream<Item = Result<Entry, Fault>> + use<> {
+        match self.live(id) {
+            Some(run) => run.follow(after).map(Ok).left_stream(),
+            None => self.clone().follow_stored(id.to_owned(), after).right_stream(),
+        }
+    }
+
+    /// Reads a run from the store until it has ended.
+    fn follow_stored(
+        self: Arc<Self>,
+        id: String,
+        after: Option<u64>,
+    ) -> impl Stream<Item = Result<Entry, Fault>> {
+        let start = StoredReader { runs: self, id, after, ready: Vec::new().into_iter() };
+        futures_util::stream::unfold(Some(start), |reader| async move {
+            let mut reader = reader?;
+            match reader.next().await {
+                Ok(Some(entry)) => Some((Ok(entry), Some(reader))),
+                Ok(None) => None,
+                Err(error) => Some((Err(fault(error)), None)),
+            }
+        })
+    }
+
+    /// Waits until this process writes no run.
+    pub async fn all_ended(&self) {
+        loop {
+            let next = self.live.lock().values().next().cloned();
+            match next {
+                Some(run) => run.closed().await,
+                None => return,
+            }
+            // A run is removed right after its end.
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// Asks all runs of this process to stop.
+    pub fn stop_all(&self) {
+        for run in self.live.lock().values() {
+            run.stop();
+        }
+    }
+}
+
+/// A reader of a run that is only in the store.
+struct StoredReader {
+    runs: Arc<Runs>,
+    id: String,
+    after: Option<u64>,
+    ready: std::vec::IntoIter<Entry>,
+}
+
+impl StoredReader {
+    async fn next(&mut self) -> Result<Option<Entry>, StoreError> {
+        loop {
+            if let Some(entry) = self.ready.next() {
+                self.after = Some(entry.number);
+                return Ok(Some(entry));
+            }
+            // The status is read first: entries are written before it changes.
+            let run = self.runs.sealed_store.store.run(&self.id).await?;
+            let is_running = run.is_some_and(|run| run.status == RunStatus::Running);
+            self.ready = self.runs.stored_entries(&self.id, self.after).await?.into_iter();
+            if self.ready.len() > 0 {
+                continue;
+            }
+            if !is_running {
+                return Ok(None);
+            }
+            tokio::time::sleep(POLL_INTERVAL).await;
+        }
+    }
+}
+
+/// Keeps a run registered. Closes its log when it is dropped.
+#[derive(Debug)]
+pub struct RunGuard {
+    runs: Arc<Runs>,
+    /// The run.
+    pub run: Arc<LiveRun>,
+}
+
+impl Drop for RunGuard {
+    fn drop(&mut self) {
+        // From now on the run is read from the store.
+        self.run.close();
+        self.runs.live.lock().remove(&self.run.id);
+    }
+}

@@ -1,0 +1,126 @@
+//! The traits of a durable conversation store.
+//!
+//! A conversation is a tree of nodes. Each node holds what one turn added and names the node before
+//! it, so continuing from an older node copies nothing. A reference points to the newest node of a
+//! line and moves with it; the branches of a project are references with a name. A run is a reply
+//! that is being written: its log holds the events so far. Contents are sealed before they come
+//! here: a store sees only ids, owners, times and the facts that need no key.
+//!
+//! The types are in [`node`], [`project`] and [`run`]. A [`Commit`] has the changes that are written
+//! together.
+
+use std::fmt::Debug;
+use std::time::Duration;
+
+use throughline_gateway::thinking::store::StoreFuture;
+
+pub mod node;
+pub mod project;
+pub mod run;
+
+pub use node::{
+    Branch, BranchFacts, Move, Node, NodeFacts, NodeRole, NodeStatus, Owner, ProjectNode, Reference,
+};
+pub use project::{Page, Project, ProjectFacts};
+pub use run::{Commit, LogPiece, Outcome, Piece, Run, RunEnd, RunStatus};
+
+/// Stores nodes and references.
+pub trait NodeStore: Debug + Send + Sync + 'static {
+    /// Writes changes together, or none of them. The nodes before a new one and its reference then
+    /// live at least as long as the node.
+    fn commit(&self, commit: Commit) -> StoreFuture<'_, Outcome>;
+    /// Writes a node, and replaces one with the same id. With a move, the reference then points to
+    /// the node, both or neither. Returns whether it was written.
+    fn put(&self, node: Node, moves: Option<Move>) -> StoreFuture<'_, bool> {
+        Box::pin(async move {
+            let commit = Commit { nodes: vec![node], moves, ..Commit::default() };
+            Ok(self.commit(commit).await? == Outcome::Written)
+        })
+    }
+    /// Reads a node.
+    fn node(&self, id: &str) -> StoreFuture<'_, Option<Node>>;
+    /// The newest node of this owner that has this name, or else of any owner.
+    fn named(&self, owner: &str, name: &str) -> StoreFuture<'_, Option<Node>>;
+    /// A node and those before it, oldest first, at most `most`. A missing node ends the path; then
+    /// the first node has a parent.
+    fn path(&self, id: &str, most: usize) -> StoreFuture<'_, Vec<Node>>;
+    /// The sealed reply of the provider, of a node of a project.
+    fn raw(&self, id: &str) -> StoreFuture<'_, Option<Vec<u8>>>;
+    /// Removes a node, its log and its provider's reply. Returns whether there was one.
+    fn remove(&self, id: &str) -> StoreFuture<'_, bool>;
+    /// Writes a reference, and replaces the content of one with the same id. Its head and expiry
+    /// stay.
+    fn put_reference(&self, reference: Reference) -> StoreFuture<'_, ()>;
+    /// Reads a reference.
+    fn reference(&self, id: &str) -> StoreFuture<'_, Option<Reference>>;
+    /// Removes a reference but not its nodes. Returns whether there was one.
+    fn remove_reference(&self, id: &str) -> StoreFuture<'_, bool>;
+    /// Removes expired nodes, references and runs, then the oldest nodes until at most this many
+    /// sealed bytes are left in nodes and their logs. Nodes of projects and nodes that are still
+    /// being written stay. Returns how many were removed.
+    fn trim(&self, now: u64, bytes: u64) -> StoreFuture<'_, u64>;
+    /// Checks that a write succeeds now, with a write that does not change the content.
+    fn check_write(&self) -> StoreFuture<'_, ()>;
+}
+
+/// Stores projects.
+pub trait ProjectStore: Debug + Send + Sync + 'static {
+    /// Writes a project, and replaces one with the same id.
+    fn put_project(&self, project: Project) -> StoreFuture<'_, ()>;
+    /// Reads a project.
+    fn project(&self, id: &str) -> StoreFuture<'_, Option<Project>>;
+    /// Projects of an owner, newest first, deleted or not.
+    fn projects(&self, owner: &str, deleted: bool, page: Page) -> StoreFuture<'_, Vec<Project>>;
+    /// Removes a project with its branches, nodes and runs. Returns whether there was one.
+    fn remove_project(&self, id: &str) -> StoreFuture<'_, bool>;
+    /// The branches of a project, in the order in which they were made.
+    fn branches(&self, project: &str) -> StoreFuture<'_, Vec<Reference>>;
+    /// Replaces the name and the facts of a branch. Returns false if another branch has the name,
+    /// or if there is no such branch.
+    fn change_branch(&self, id: &str, branch: Branch) -> StoreFuture<'_, bool>;
+    /// Replaces the facts of a node of a project. Returns false if there is no such node.
+    fn change_node(&self, id: &str, facts: NodeFacts) -> StoreFuture<'_, bool>;
+    /// Nodes of a project, in the order in which they were made.
+    fn project_nodes(&self, project: &str, page: Page) -> StoreFuture<'_, Vec<Node>>;
+    /// The number of nodes of a project.
+    fn count_nodes(&self, project: &str) -> StoreFuture<'_, u64>;
+}
+
+/// Stores runs and their logs.
+pub trait RunStore: Debug + Send + Sync + 'static {
+    /// Reads a run.
+    fn run(&self, id: &str) -> StoreFuture<'_, Option<Run>>;
+    /// The run of this owner and scope with this name.
+    fn named_run(&self, owner: &str, scope: &str, name: &str) -> StoreFuture<'_, Option<Run>>;
+    /// Runs of this owner and scope, newest first, at most `limit`.
+    fn runs(&self, owner: &str, scope: &str, limit: usize) -> StoreFuture<'_, Vec<Run>>;
+    /// The run in progress on each of these references.
+    fn active_runs(&self, references: &[String]) -> StoreFuture<'_, Vec<Run>>;
+    /// Records that an instance is alive now. The store's own clock counts.
+    fn beat(&self, instance: &str) -> StoreFuture<'_, ()>;
+    /// Runs in progress of other instances that have been silent for at least this long.
+    fn abandoned(&self, instance: &str, silent: Duration) -> StoreFuture<'_, Vec<Run>>;
+    /// Makes an instance the writer of a run, if the run is in progress under this epoch. Returns
+    /// the new epoch.
+    fn take_over(&self, id: &str, epoch: u64, instance: &str) -> StoreFuture<'_, Option<u64>>;
+    /// Adds pieces to logs, all or none. Pieces of a run that is not in progress under their epoch
+    /// are left out. Returns for each piece whether it was written.
+    fn log(&self, pieces: Vec<LogPiece>) -> StoreFuture<'_, Vec<bool>>;
+    /// The pieces of a log with entries after this number, in order.
+    fn logged(&self, run: &str, after: Option<u64>) -> StoreFuture<'_, Vec<Piece>>;
+    /// Asks the writer of a run to stop. Returns whether the run is in progress.
+    fn ask_stop(&self, id: &str) -> StoreFuture<'_, bool>;
+    /// The runs in progress of an instance that somebody has asked to stop.
+    fn asked_stops(&self, instance: &str) -> StoreFuture<'_, Vec<String>>;
+    /// Removes a run and its log. Returns whether there was one.
+    fn remove_run(&self, id: &str) -> StoreFuture<'_, bool>;
+    /// Whether other processes may use the same store at the same time.
+    fn is_shared(&self) -> bool {
+        false
+    }
+}
+
+/// A durable store of conversations.
+pub trait Store: NodeStore + ProjectStore + RunStore {}
+
+impl<T: NodeStore + ProjectStore + RunStore> Store for T {}

@@ -1,0 +1,145 @@
+//! Runs: replies that are being written, with a log of their events.
+
+use serde::{Deserialize, Serialize};
+
+use super::node::{Move, Node, Owner, Reference};
+
+/// A reply that is being written, or was.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// The unique id. It is never used again.
+    pub id: String,
+    /// The owner.
+    pub owner: Owner,
+    /// What it belongs to, such as `project:ID` or `ag_ui:THREAD`.
+    pub scope: String,
+    /// The caller's name for it. A scope has at most one run of a name.
+    pub name: Option<String>,
+    /// The reference that its answer moves. A reference has at most one run in progress.
+    pub reference: Option<String>,
+    /// The server process that writes it.
+    pub instance: String,
+    /// Rises when another process takes over. Only the newest epoch may write.
+    pub epoch: u64,
+    /// Whether it is in progress, or how it ended.
+    pub status: RunStatus,
+    /// When it was created, in milliseconds since 1970.
+    pub created: u64,
+    /// When it is forgotten, in milliseconds since 1970. A run in progress stays.
+    pub expires: Option<u64>,
+    /// The sealed content.
+    pub sealed: Vec<u8>,
+}
+
+/// Whether a run is in progress, or how it ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RunStatus {
+    /// It is in progress.
+    Running,
+    /// The answer is complete.
+    Completed,
+    /// The caller stopped it.
+    Cancelled,
+    /// The provider or this server broke off.
+    Interrupted,
+    /// The provider reported an error.
+    Error,
+}
+
+impl RunStatus {
+    /// All of them.
+    pub const ALL: [Self; 5] =
+        [Self::Running, Self::Completed, Self::Cancelled, Self::Interrupted, Self::Error];
+
+    /// The name in databases and replies.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Completed => "completed",
+            Self::Cancelled => "cancelled",
+            Self::Interrupted => "interrupted",
+            Self::Error => "error",
+        }
+    }
+
+    /// Reads a name.
+    pub fn read(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|status| status.as_str() == name)
+    }
+}
+
+/// The end of a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunEnd {
+    /// The run.
+    pub run: String,
+    /// The epoch of the writer.
+    pub epoch: u64,
+    /// How it ended.
+    pub status: RunStatus,
+    /// When it is forgotten, in milliseconds since 1970.
+    pub expires: Option<u64>,
+    /// The sealed content, which replaces the one before.
+    pub sealed: Vec<u8>,
+}
+
+/// Changes that are written together, or not at all.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Commit {
+    /// New nodes. A node with a known id replaces it.
+    pub nodes: Vec<Node>,
+    /// A new branch or reference.
+    pub reference: Option<Reference>,
+    /// The reference that moves. Only the run in progress on it may move it, if there is one.
+    pub moves: Option<Move>,
+    /// A run that starts.
+    pub start: Option<Run>,
+    /// A run that ends.
+    pub end: Option<RunEnd>,
+}
+
+/// What became of a commit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Everything was written.
+    Written,
+    /// The reference points to another node, or does not exist. Nothing was written.
+    Stale,
+    /// Another run is in progress on the reference. Nothing was written.
+    Busy {
+        /// The run.
+        run: String,
+    },
+    /// The scope has a run of this name. Nothing was written.
+    Repeated {
+        /// The run.
+        run: String,
+    },
+    /// The project has a branch of this name. Nothing was written.
+    NameTaken,
+    /// Another process has taken the run over, or it has ended. Nothing was written.
+    Fenced,
+}
+
+/// A piece of a log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Piece {
+    /// The number of its first entry. Numbers have no gaps.
+    pub first: u64,
+    /// The number of its last entry.
+    pub last: u64,
+    /// The entries, sealed.
+    pub sealed: Vec<u8>,
+}
+
+/// A piece for the log of a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogPiece {
+    /// The run.
+    pub run: String,
+    /// The epoch of the writer.
+    pub epoch: u64,
+    /// The piece.
+    pub piece: Piece,
+}
