@@ -82,3 +82,10 @@ async fn lost_database_fails_fast_and_comes_back() {
         assert!(began.elapsed() < Duration::from_secs(20), "it comes back");
     }
 }
+
+#[tokio::test]
+async fn conversation_store_passes_the_suite() {
+    let database = PostgresDatabase::new();
+    let store = PostgresStore::open(&database.url).await.unwrap();
+    throughline_conversations::suite::check_store(&store.conversations()).await;
+}

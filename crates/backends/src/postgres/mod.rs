@@ -12,6 +12,11 @@ pub use database::Migrated;
 use throughline_gateway::thinking::random;
 use throughline_gateway::thinking::store::StoreError;
 
+use crate::sql::conversations::SqlConversations;
+
+/// Stored conversations in a Postgres database.
+pub type PostgresConversations = SqlConversations<Database>;
+
 /// All stores in a Postgres database.
 #[derive(Clone, Debug)]
 pub struct PostgresStore {
@@ -30,5 +35,10 @@ impl PostgresStore {
     pub async fn migrate(url: &str) -> Result<(Self, Migrated), StoreError> {
         let (database, migrated) = Database::open(url).await?;
         Ok((Self { database, writer: random::id().into() }, migrated))
+    }
+
+    /// The stored conversations in the same database.
+    pub fn conversations(&self) -> PostgresConversations {
+        SqlConversations::new(self.database.clone())
     }
 }
