@@ -238,6 +238,41 @@ fn name(options: &PgConnectOptions) -> String {
     }
 }
 
+/// Checks that this version can use the tables. Returns host and database.
+pub(super) async fn check(url: &str) -> Result<String, StoreError> {
+    let (mut connection, _, name) = connect(url).await?;
+    let failed = |cause| error(format!("cannot read the {name}"), cause);
+    if applied(&mut connection).await.map_err(failed)? > 0 {
+        let newest = "SELECT max(version) FROM _sqlx_migrations";
+        let found: i64 =
+            sqlx::query_scalar(newest).fetch_one(&mut connection).await.map_err(failed)?;
+        let known = MIGRATIONS.iter().map(|migration| migration.version).max().unwrap_or_default();
+        if found > known {
+            let newer = crate::sqlite::DatabaseFault::Newer { found, known };
+            return Err(error(format!("cannot use the {name}"), newer));
+        }
+    }
+    Ok(name)
+}
+
+/// Host and database, and the value of a fact. `None` if there is none, or no table yet.
+pub(super) async fn read_fact(
+    url: &str,
+    fact: &str,
+) -> Result<(String, Option<String>), StoreError> {
+    let (mut connection, _, name) = connect(url).await?;
+    let failed = |cause| error(format!("cannot read the {name}"), cause);
+    let has_table = sqlx::query_scalar("SELECT to_regclass('fact') IS NOT NULL");
+    let value = match has_table.fetch_one(&mut connection).await.map_err(failed)? {
+        true => {
+            let value = sqlx::query_scalar("SELECT value FROM fact WHERE name = $1").bind(fact);
+            value.fetch_optional(&mut connection).await.map_err(failed)?
+        }
+        false => None,
+    };
+    Ok((name, value))
+}
+
 /// Applies the migrations that are missing. Returns how many those were. Another instance that does
 /// the same waits, until this connection is closed.
 async fn migrate(connection: &mut PgConnection) -> Result<usize, sqlx::Error> {

@@ -42,6 +42,11 @@ impl SqliteStore {
         Ok(Self { database, vault_names })
     }
 
+    /// How many migrations were applied when the file was opened.
+    pub fn applied(&self) -> usize {
+        self.database.applied
+    }
+
     /// Checks the file without changing it.
     pub async fn check(path: &Path) -> Result<(), DatabaseFault> {
         check::check(path, &MIGRATIONS).await
