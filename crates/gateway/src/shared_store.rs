@@ -14,9 +14,13 @@ use crate::gateway::{ACTIVE, BINDS_PREFIX, Gateway, KEY_SITE};
 use crate::history::compaction::outlined_compactions;
 use crate::history::recall::client_key;
 use crate::refused_settings;
+use crate::thinking::Vault;
+use crate::thinking::writer::Changes;
 use crate::turn::request::ParsedRequest;
 use crate::unix_ms;
 
+/// How long a piece of a reply waits until what was learnt from it is written.
+const MAX_HELD: Duration = Duration::from_secs(1);
 /// How often the facts of other instances are read.
 const FACTS_INTERVAL: Duration = Duration::from_secs(2);
 /// How often unused conversations are removed.
@@ -24,7 +28,38 @@ const CLEANING_INTERVAL: Duration = Duration::from_secs(3600);
 /// How long a conversation is remembered after its last request.
 const MAX_UNUSED: Duration = Duration::from_secs(90 * 24 * 3600);
 
+/// The writes that a client must not outrun: its next request may go to another instance.
+#[derive(Clone, Debug)]
+pub(crate) struct SharedWrites {
+    changes: Changes,
+    vault: Arc<Vault>,
+}
+
+impl SharedWrites {
+    /// A number that differs after every change.
+    pub(crate) fn pushed(&self) -> u64 {
+        self.changes.pushed().wrapping_add(self.vault.pushed())
+    }
+
+    /// Whether the store has failed. Then nobody waits for it.
+    pub(crate) fn have_failed(&self) -> bool {
+        self.changes.health().failure().or_else(|| self.vault.health().failure()).is_some()
+    }
+
+    /// Waits until everything is written, but not for long.
+    pub(crate) async fn written(self) {
+        let written = async { tokio::join!(self.changes.flush(), self.vault.flush()) };
+        let _ = tokio::time::timeout(MAX_HELD, written).await;
+    }
+}
+
 impl Gateway {
+    /// The writes that replies wait for, if the store is shared.
+    pub(crate) fn shared_writes(&self) -> Option<SharedWrites> {
+        let writes = || SharedWrites { changes: self.changes.clone(), vault: self.vault.clone() };
+        self.memory.is_shared().then(writes)
+    }
+
     /// Takes over what other instances have recorded about a request. Costs nothing if the store is
     /// not shared. If the store fails, the memory answers with what it knows.
     pub(crate) async fn ask_others(&self, request: &ParsedRequest) {

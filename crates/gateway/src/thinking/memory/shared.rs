@@ -106,3 +106,69 @@ impl State {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::thinking::lineage::LineageId;
+    use crate::thinking::store::{BlockStatus, FoundBlock, Snapshot};
+    use crate::thinking::writer::Changes;
+
+    const LINEAGE: Lineage = Lineage { tag: SessionTag([1; 16]), id: LineageId([2; 16]) };
+
+    fn found(number: u8, status: Option<BlockStatus>, session: u64) -> Found {
+        let stored = StoredBlock {
+            key: BlockKey([number; 32]),
+            origin: None,
+            cut: false,
+            prefix: None,
+            dropped: None,
+            accepted: vec!["d".into()],
+            refused: vec![],
+        };
+        Found {
+            blocks: vec![FoundBlock { stored, status }],
+            session: Some(StoredSession { session, backend: "a".into() }),
+            at: 77,
+        }
+    }
+
+    fn shared_memory() -> Memory {
+        let memory = Memory::new(Snapshot::default(), Changes::default());
+        memory.share();
+        memory
+    }
+
+    #[test]
+    fn search_asks_only_for_what_is_unknown() {
+        let memory = shared_memory();
+        let keys = || [1, 2].into_iter().map(|number| BlockKey([number; 32]));
+        let first = memory.search(LINEAGE, keys());
+        assert_eq!((first.keys.len(), first.since), (2, None));
+        memory.merge(LINEAGE, found(1, None, 1), true);
+        let second = memory.search(LINEAGE, keys());
+        assert_eq!((second.keys, second.since), (vec![BlockKey([2; 32])], Some(77)));
+    }
+
+    #[test]
+    fn merged_session_never_goes_back() {
+        let memory = shared_memory();
+        let session = || memory.state.lock().sessions[&LINEAGE.tag].stored.session;
+        for (found_session, expected) in [(2, 2), (1, 2), (3, 3)] {
+            memory.merge(LINEAGE, found(1, None, found_session), true);
+            assert_eq!(session(), expected);
+        }
+    }
+
+    #[test]
+    fn forgotten_conversation_stays_in_a_shared_store() {
+        let memory = shared_memory();
+        let status = BlockStatus { session: 1, confirmed: true, registered: 5, gone: false };
+        memory.merge(LINEAGE, found(1, Some(status), 1), true);
+        let mut state = memory.state.lock();
+        assert_eq!(state.blocks[&BlockKey([1; 32])].holders, 1);
+        state.forget(LINEAGE.id, &memory.changes);
+        assert!(state.blocks.is_empty() && state.lineages.is_empty());
+        assert_eq!(memory.changes.pushed(), 0);
+    }
+}
