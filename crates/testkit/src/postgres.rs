@@ -127,8 +127,9 @@ impl Postgres {
         command.args(["-c", SERVE, "sh"]).arg(self.programs.join("postgres"));
         command.arg("-D").arg(self.folder.path().join("data"));
         command.arg("-k").arg(self.folder.path()).args(["-p", &self.port.to_string()]);
-        // What a crash of the machine would lose does not matter here.
-        for setting in ["fsync=off", "synchronous_commit=off", "full_page_writes=off"] {
+        // What a crash of the machine would lose does not matter here. What a crash of the server
+        // would lose does: a test may stop it.
+        for setting in ["fsync=off", "full_page_writes=off"] {
             command.args(["-c", setting]);
         }
         command.args(["-c", "listen_addresses=127.0.0.1", "-c", "shared_buffers=16MB"]);
