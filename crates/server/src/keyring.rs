@@ -68,13 +68,13 @@ pub enum KeyringError {
     },
     /// There is sealed data, and the key that sealed it is not there.
     #[error(
-        "{what}, and the data in {place} is sealed with it (stored responses, turns in the vault); restore the keyring from a backup, or set the variable `{VARIABLE}`. If it is lost, start once with `--new-keyring`: clients then have to send their conversations again, and thinking that was sealed stays unreadable"
+        "{what}, and the data in {location} is sealed with it (stored responses, turns in the vault); restore the keyring from a backup, or set the variable `{VARIABLE}`. If it is lost, start once with `--new-keyring`: clients then have to send their conversations again, and thinking that was sealed stays unreadable"
     )]
     Lost {
         /// What is missing.
         what: String,
         /// Where the data is.
-        place: String,
+        location: String,
     },
     /// The file cannot be created.
     #[error(
@@ -89,11 +89,11 @@ pub enum KeyringError {
 }
 
 impl Found {
-    /// Why this is not the keyring of the data. `last` is the key that sealed the data in `place`.
+    /// Why this is not the keyring of the data. `last` is the key that sealed the data in `location`.
     pub fn check_lost(
         &self,
         data_dir: &Path,
-        place: &str,
+        location: &str,
         last: Option<KeyId>,
     ) -> Result<(), KeyringError> {
         let Some(last) = last else {
@@ -111,7 +111,7 @@ impl Found {
             Self::InFile { .. } => format!("the keyring `{file}` lacks the last key"),
             Self::Missing => format!("the keyring `{file}` is missing"),
         };
-        Err(KeyringError::Lost { what, place: place.to_owned() })
+        Err(KeyringError::Lost { what, location: location.to_owned() })
     }
 }
 
@@ -125,16 +125,16 @@ pub fn read_id(text: &str) -> Option<KeyId> {
     u32::from_str_radix(text, 16).ok().map(u32::to_be_bytes)
 }
 
-/// Loads the keyring. Creates the file if there is none. Fails if the data in a place is sealed with a
+/// Loads the keyring. Creates the file if there is none. Fails if the data in a location is sealed with a
 /// key that is not there, unless the operator says so with `accept_loss`.
 pub fn load_or_create(
     data_dir: &Path,
     variable: Option<&OsStr>,
     accept_loss: bool,
-    (place, last): (&str, Option<KeyId>),
+    (location, last): (&str, Option<KeyId>),
 ) -> Result<Keyring, KeyringError> {
     let found = find(data_dir, variable)?;
-    match found.check_lost(data_dir, place, last) {
+    match found.check_lost(data_dir, location, last) {
         Err(lost) if accept_loss => tracing::warn!("continuing without the lost keyring: {lost}"),
         checked => checked?,
     }

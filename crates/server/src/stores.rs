@@ -27,7 +27,7 @@ pub struct OpenStores {
     /// Each database, and how many migrations were applied to it.
     pub migrated: Vec<(String, usize)>,
     /// Where the data is, for messages.
-    pub place: String,
+    pub location: String,
     newest: Newest,
 }
 
@@ -48,7 +48,7 @@ impl OpenStores {
                     memory: Arc::new(store.clone()),
                     vault: Arc::new(store.clone()),
                     conversations: Arc::new(store.conversations()),
-                    place: format!("the {}", migrated.name),
+                    location: format!("the {}", migrated.name),
                     migrated: vec![(migrated.name, migrated.applied)],
                     newest: Newest::Postgres(store),
                 });
@@ -66,7 +66,7 @@ impl OpenStores {
             memory: store.clone(),
             vault: store,
             conversations: Arc::new(conversations),
-            place: format!("`{}`", config.data_dir.display()),
+            location: format!("`{}`", config.data_dir.display()),
             newest: Newest::Files([memory_file, conversations_file]),
         })
     }
@@ -104,7 +104,7 @@ impl OpenStores {
     }
 }
 
-/// The place of the data and the key that sealed it, read without changing anything. `None` if the
+/// The location of the data and the key that sealed it, read without changing anything. `None` if the
 /// data cannot be read.
 pub async fn read_last_key(config: &Config) -> Option<(String, Option<KeyId>)> {
     match &config.store.url {

@@ -124,7 +124,7 @@ impl App {
         tracing::debug!(blocks = snapshot.blocks.len(), "thinking memory loaded");
         let last = stores.last_key(&snapshot).await.map_err(failed)?;
         let variable = std::env::var_os(keyring::VARIABLE);
-        let last = (stores.place.as_str(), last);
+        let last = (stores.location.as_str(), last);
         let keyring =
             keyring::load_or_create(&config.data_dir, variable.as_deref(), new_keyring, last)?;
         record_key(&*stores.memory, &snapshot, &keyring).await;

@@ -49,7 +49,7 @@ const WRITE_ORIGINS: &str = "
     SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[])
     ON CONFLICT DO NOTHING";
 
-/// What is known about a block's maker is never forgotten: another instance may know less.
+/// The maker of a block is never forgotten: another instance may know less.
 const WRITE_BLOCKS: &str = "
     INSERT INTO block (key, origin, cut, prefix, dropped, accepted, refused, changed)
     SELECT row.key, origin.id, row.cut, row.prefix, row.dropped, row.accepted, row.refused, unix_ms()

@@ -90,9 +90,9 @@ async fn check_keyring(config: &Config) -> Finding {
     let variable = std::env::var_os(keyring::VARIABLE);
     let found = keyring::find(&config.data_dir, variable.as_deref());
     // A damaged database has a finding of its own.
-    let (place, last) = stores::read_last_key(config).await.unwrap_or_default();
+    let (location, last) = stores::read_last_key(config).await.unwrap_or_default();
     if let Ok(found) = &found
-        && let Err(lost) = found.check_lost(&config.data_dir, &place, last)
+        && let Err(lost) = found.check_lost(&config.data_dir, &location, last)
     {
         return Finding { ok: false, message: lost.to_string(), advice: None };
     }
