@@ -228,7 +228,8 @@ fn keys_needing_restart(before: &Config, after: &Config) -> Vec<&'static str> {
         ("listen", before.listen != after.listen),
         ("data_dir", before.data_dir != after.data_dir),
         ("log", before.log != after.log),
-        ("store", before.store != after.store),
+        // A file of the store moves with the directory.
+        ("store", before.data_dir == after.data_dir && before.store != after.store),
         ("responses", before.responses != after.responses),
         ("threads", before.threads != after.threads),
         ("limits.streams", before.limits.streams != after.limits.streams),
