@@ -1,5 +1,5 @@
 //! Installs Python and Node packages into cargo's target folder. The repository pins their versions;
-//! they are installed again when the pins change.
+//! they are installed again when the pins change. Servers that tests start come from Debian.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -43,6 +43,27 @@ impl From<Failure> for Missing {
     fn from(failure: Failure) -> Self {
         Self::Failed(failure)
     }
+}
+
+/// Installs a package of Debian.
+pub(crate) fn debian(package: &str) -> Result<(), Failure> {
+    println!("installing {package} (first time only)");
+    command::output(Command::new("apt-get").arg("update"))?;
+    command::output(
+        Command::new("apt-get")
+            .args(["install", "--yes", "--no-install-recommends", package])
+            .env("DEBIAN_FRONTEND", "noninteractive"),
+    )
+    .map(drop)
+}
+
+/// Installs Postgres, which tests start as a private server, if it is missing.
+pub(crate) fn postgres() -> Result<(), Failure> {
+    let in_path = command::answers(Command::new("initdb").arg("--version"));
+    if in_path || Path::new("/usr/lib/postgresql").exists() {
+        return Ok(());
+    }
+    debian("postgresql")
 }
 
 /// Makes a virtual environment with the packages of `requirements`; returns its interpreter.

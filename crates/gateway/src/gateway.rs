@@ -28,11 +28,11 @@ use crate::thinking::{Envelopes, Memory, Vault, VaultLimits, VaultStore};
 use crate::turn::log::Turns;
 
 /// The stored fact that names the active backend.
-const ACTIVE: &str = "active_backend";
+pub(crate) const ACTIVE: &str = "active_backend";
 /// The stored fact that names the site which receives the callers' own keys.
-const KEY_SITE: &str = "caller_key_site";
+pub(crate) const KEY_SITE: &str = "caller_key_site";
 /// The prefix of the stored facts about backends that bind thinking to its conversation.
-const BINDS_PREFIX: &str = "binds_thinking:";
+pub(crate) const BINDS_PREFIX: &str = "binds_thinking:";
 
 /// The stores of a gateway.
 #[derive(Clone)]
@@ -48,10 +48,10 @@ pub struct Stores {
 pub struct Gateway {
     pub(crate) settings: ArcSwap<Settings>,
     pub(crate) active: RwLock<Arc<str>>,
-    stored_settings: StoredSettings,
-    memory_store: Arc<dyn Store>,
+    pub(crate) stored_settings: StoredSettings,
+    pub(crate) memory_store: Arc<dyn Store>,
     /// The site of the last active backend that received the callers' own keys.
-    key_site: RwLock<Option<String>>,
+    pub(crate) key_site: RwLock<Option<String>>,
     pub(crate) binding: RwLock<HashSet<String>>,
     /// What replies have shown about the reasoning of models.
     pub(crate) learnt: Arc<LearntReasoning>,
@@ -97,23 +97,29 @@ impl Gateway {
             .map(ToOwned::to_owned)
             .collect();
         let max_streams = settings.limits.streams;
+        let is_shared = stores.memory.is_shared();
         let key_site = snapshot.facts.get(KEY_SITE).cloned().or_else(|| {
             let now = settings.backend(&active)?;
             (now.auth == Auth::Passthrough).then(|| now.site())
         });
-        refused_settings::restore(&settings.catalog, &snapshot);
+        refused_settings::restore(&settings.catalog, &snapshot.facts);
         let metrics = Arc::new(Metrics::default());
         metrics.know_models(settings.upstream_models());
+        let learnt = Arc::new(LearntReasoning::new(&snapshot, &changes));
+        let memory = Arc::new(Memory::new(snapshot, changes.clone()));
+        if is_shared {
+            memory.share();
+        }
         Self {
             active: RwLock::new(active),
             stored_settings: StoredSettings::new(stores.memory.clone()),
             memory_store: stores.memory,
             key_site: RwLock::new(key_site),
             binding: RwLock::new(binding),
-            learnt: Arc::new(LearntReasoning::new(&snapshot, &changes)),
+            learnt,
             complete_backends: Arc::default(),
             failing: FailingBackends::default(),
-            memory: Arc::new(Memory::new(snapshot, changes.clone())),
+            memory,
             envelopes: Envelopes::new(keyring.clone()),
             vault: Arc::new(Vault::new(keyring, stores.vault, VaultLimits::default())),
             metrics,

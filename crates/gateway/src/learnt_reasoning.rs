@@ -36,6 +36,12 @@ impl LearntReasoning {
         }
     }
 
+    /// Takes over what other instances have learnt.
+    pub(crate) fn merge(&self, facts: &HashMap<String, String>) {
+        self.separating.merge(facts);
+        self.members.merge(facts);
+    }
+
     /// Whether this model has separated its reasoning before.
     pub(crate) fn is_separated(&self, backend: &str, model: &str) -> bool {
         self.separating.get(backend, model).is_some()
@@ -92,10 +98,16 @@ struct ModelFacts {
 
 impl ModelFacts {
     fn new(prefix: &'static str, snapshot: &Snapshot, changes: &Changes) -> Self {
-        let stored = snapshot.facts.iter().filter_map(|(name, value)| {
-            Some((name.strip_prefix(prefix)?.to_owned(), value.clone()))
+        let facts = Self { prefix, known: RwLock::default(), changes: changes.clone() };
+        facts.merge(&snapshot.facts);
+        facts
+    }
+
+    fn merge(&self, facts: &HashMap<String, String>) {
+        let stored = facts.iter().filter_map(|(name, value)| {
+            Some((name.strip_prefix(self.prefix)?.to_owned(), value.clone()))
         });
-        Self { prefix, known: RwLock::new(stored.collect()), changes: changes.clone() }
+        self.known.write().extend(stored);
     }
 
     fn get(&self, backend: &str, model: &str) -> Option<String> {

@@ -18,6 +18,7 @@ pub mod relay;
 pub mod reply;
 pub mod route;
 pub mod settings;
+mod shared_store;
 mod shutdown;
 mod stored_settings;
 pub mod thinking;

@@ -1,10 +1,12 @@
 //! Thinking settings that models have refused, as stored facts. The catalog applies them.
 
+use std::collections::HashMap;
+
 use throughline_codec::dialects::RefusedSetting;
 
 use crate::catalog::Catalog;
 use crate::gateway::Gateway;
-use crate::thinking::store::{Change, Snapshot};
+use crate::thinking::store::Change;
 use crate::turn::Attempt;
 
 /// The prefix of the stored facts. The rest is the backend's name, which has no slash, a slash and the
@@ -12,8 +14,8 @@ use crate::turn::Attempt;
 const FACT: &str = "refused_settings:";
 
 /// Restores the stored refusals.
-pub(crate) fn restore(catalog: &Catalog, snapshot: &Snapshot) {
-    for (fact, stored) in &snapshot.facts {
+pub(crate) fn restore(catalog: &Catalog, facts: &HashMap<String, String>) {
+    for (fact, stored) in facts {
         let model = fact.strip_prefix(FACT).and_then(|name| name.split_once('/'));
         if let Some((backend, model)) = model {
             catalog.restore_refused(backend, model, stored);

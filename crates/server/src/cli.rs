@@ -99,6 +99,16 @@ pub enum Command {
     /// Uses the same parsers as the gateway does for backends that reply with raw text.
     #[command(after_help = PARSE_EXAMPLES)]
     Parse(Parse),
+    /// Bring the tables of the configured databases up to date.
+    ///
+    /// `serve` does this too. Run it before, if the new version must not start with changes of the
+    /// database. Prints what it did for each database, and may be run again.
+    #[command(after_help = "Example:\n\n  throughline migrate --config throughline.toml")]
+    Migrate {
+        /// The configuration file.
+        #[arg(long, value_name = "FILE", env = "THROUGHLINE_CONFIG")]
+        config: Option<PathBuf>,
+    },
     /// Check configuration, data directory, keys and backends, and suggest fixes.
     ///
     /// Prints one line per check, `ok` or `FAIL`. Exits with 1 if a check fails, and with 2 if the

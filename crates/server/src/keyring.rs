@@ -7,11 +7,9 @@ use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
-use throughline_backends::sqlite::{DatabaseFault, newest_sealed, read_fact};
-use throughline_sealing::{KeyId, Keyring, KeyringParseError, key_id};
+use throughline_sealing::{KeyId, Keyring, KeyringParseError};
 
 use crate::data_dir::is_open_to_others;
-use crate::wiring::{CONVERSATIONS_FILE, MEMORY_FILE};
 
 /// The environment variable for a keyring that several instances share.
 pub const VARIABLE: &str = "THROUGHLINE_KEYRING";
@@ -70,17 +68,14 @@ pub enum KeyringError {
     },
     /// There is sealed data, and the key that sealed it is not there.
     #[error(
-        "{what}, and the data in `{data_dir}` is sealed with it (stored responses, turns in the vault); restore the keyring from a backup, or set the variable `{VARIABLE}`. If it is lost, start once with `--new-keyring`: clients then have to send their conversations again, and thinking that was sealed stays unreadable"
+        "{what}, and the data in {location} is sealed with it (stored responses, turns in the vault); restore the keyring from a backup, or set the variable `{VARIABLE}`. If it is lost, start once with `--new-keyring`: clients then have to send their conversations again, and thinking that was sealed stays unreadable"
     )]
     Lost {
         /// What is missing.
         what: String,
-        /// The data directory.
-        data_dir: String,
+        /// Where the data is.
+        location: String,
     },
-    /// The data cannot be read.
-    #[error("cannot find out which key sealed the data: {0}")]
-    Database(#[from] DatabaseFault),
     /// The file cannot be created.
     #[error(
         "cannot create the keyring `{path}`: {cause}; make the data directory writable, or set the variable `{VARIABLE}`"
@@ -94,8 +89,13 @@ pub enum KeyringError {
 }
 
 impl Found {
-    /// Why this is not the keyring of the data directory. `last` is the key that sealed its data.
-    pub fn check_lost(&self, data_dir: &Path, last: Option<KeyId>) -> Result<(), KeyringError> {
+    /// Why this is not the keyring of the data. `last` is the key that sealed the data in `location`.
+    pub fn check_lost(
+        &self,
+        data_dir: &Path,
+        location: &str,
+        last: Option<KeyId>,
+    ) -> Result<(), KeyringError> {
         let Some(last) = last else {
             return Ok(());
         };
@@ -111,22 +111,8 @@ impl Found {
             Self::InFile { .. } => format!("the keyring `{file}` lacks the last key"),
             Self::Missing => format!("the keyring `{file}` is missing"),
         };
-        Err(KeyringError::Lost { what, data_dir: data_dir.display().to_string() })
+        Err(KeyringError::Lost { what, location: location.to_owned() })
     }
-}
-
-/// The key that sealed the data in a data directory. `None` if nothing is sealed yet.
-pub async fn last_key(data_dir: &Path) -> Result<Option<KeyId>, DatabaseFault> {
-    let memory = data_dir.join(MEMORY_FILE);
-    if let Some(id) = read_fact(&memory, FACT).await?.as_deref().and_then(read_id) {
-        return Ok(Some(id));
-    }
-    for file in [memory, data_dir.join(CONVERSATIONS_FILE)] {
-        if let Some(id) = newest_sealed(&file).await?.as_deref().and_then(key_id) {
-            return Ok(Some(id));
-        }
-    }
-    Ok(None)
 }
 
 /// Writes the id of a key as text.
@@ -134,19 +120,21 @@ pub fn write_id(id: KeyId) -> String {
     format!("{:08x}", u32::from_be_bytes(id))
 }
 
-fn read_id(text: &str) -> Option<KeyId> {
+/// Reads the id of a key.
+pub fn read_id(text: &str) -> Option<KeyId> {
     u32::from_str_radix(text, 16).ok().map(u32::to_be_bytes)
 }
 
-/// Loads the keyring. Creates the file if there is none. Fails if the data in the directory is sealed
-/// with a key that is not there, unless the operator says so with `accept_loss`.
-pub async fn load_or_create(
+/// Loads the keyring. Creates the file if there is none. Fails if the data in a location is sealed with a
+/// key that is not there, unless the operator says so with `accept_loss`.
+pub fn load_or_create(
     data_dir: &Path,
     variable: Option<&OsStr>,
     accept_loss: bool,
+    (location, last): (&str, Option<KeyId>),
 ) -> Result<Keyring, KeyringError> {
     let found = find(data_dir, variable)?;
-    match found.check_lost(data_dir, last_key(data_dir).await?) {
+    match found.check_lost(data_dir, location, last) {
         Err(lost) if accept_loss => tracing::warn!("continuing without the lost keyring: {lost}"),
         checked => checked?,
     }

@@ -13,6 +13,7 @@ pub mod keyring;
 pub mod metrics;
 pub mod server;
 pub mod signals;
+pub mod stores;
 pub mod telemetry;
 pub mod wiring;
 

@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use http::{HeaderMap, HeaderValue, Uri};
 use parking_lot::{Mutex, RwLock};
-use throughline_backends::sqlite::{SqliteConversations, SqliteStore};
 use throughline_canonical::Fault;
 use throughline_conversations::responses::Responses;
 use throughline_conversations::runs::Runs;
@@ -20,7 +19,7 @@ use throughline_gateway::backend::Backend;
 use throughline_gateway::catalog::{Catalog, CatalogError};
 use throughline_gateway::gateway::{Gateway, Stores};
 use throughline_gateway::settings::Settings;
-use throughline_gateway::thinking::store::{Change, Snapshot, Store};
+use throughline_gateway::thinking::store::{Change, Snapshot, Store, StoreError};
 use throughline_gateway::upstream::Client;
 use throughline_sealing::Keyring;
 use tokio::net::TcpListener;
@@ -31,11 +30,7 @@ use crate::cors::{Origins, RefusedOrigins};
 use crate::data_dir;
 use crate::hosts::Hosts;
 use crate::keyring;
-
-/// The database of the thinking memory and the vault, in the data directory.
-pub const MEMORY_FILE: &str = "memory.db";
-/// The database of stored responses and conversations, in the data directory.
-pub const CONVERSATIONS_FILE: &str = "throughline.db";
+use crate::stores::OpenStores;
 
 /// Tokens per second of the built-in simulator, about as fast as a real model.
 const SIMULATOR_SPEED: u32 = 80;
@@ -120,29 +115,31 @@ impl App {
         new_keyring: bool,
     ) -> Result<Self, BuildError> {
         let lock = lock_data_dir(&config.data_dir)?;
-        let failed = |error: throughline_gateway::thinking::store::StoreError| BuildError::Store {
+        let failed = |error: StoreError| BuildError::Store {
             cause: error.cause.to_string(),
             what: error.what,
         };
-        let store = SqliteStore::open(&config.data_dir.join(MEMORY_FILE)).await.map_err(failed)?;
-        let snapshot = store.load().await.map_err(failed)?;
+        let stores = OpenStores::open(config).await.map_err(failed)?;
+        let snapshot = stores.load().await.map_err(failed)?;
         tracing::debug!(blocks = snapshot.blocks.len(), "thinking memory loaded");
-        let conversations = SqliteConversations::open(&config.data_dir.join(CONVERSATIONS_FILE))
-            .await
-            .map_err(failed)?;
+        let last = stores.last_key(&snapshot).await.map_err(failed)?;
         let variable = std::env::var_os(keyring::VARIABLE);
+        let last = (stores.location.as_str(), last);
         let keyring =
-            keyring::load_or_create(&config.data_dir, variable.as_deref(), new_keyring).await?;
-        record_key(&store, &snapshot, &keyring).await;
+            keyring::load_or_create(&config.data_dir, variable.as_deref(), new_keyring, last)?;
+        record_key(&*stores.memory, &snapshot, &keyring).await;
         let simulators = Mutex::default();
         let settings = settings(config, catalog(config)?, &simulators).await?;
-        let store = Arc::new(store);
-        let stores = Stores { memory: store.clone(), vault: store };
+        let OpenStores { memory, vault, conversations, .. } = stores;
+        let is_shared = memory.is_shared();
         let keyring = Arc::new(keyring);
-        let gateway = Gateway::new(settings, snapshot, stores, keyring.clone());
-        let gateway = Arc::new(gateway);
+        let stores = Stores { memory, vault };
+        let gateway = Arc::new(Gateway::new(settings, snapshot, stores, keyring.clone()));
+        if is_shared {
+            tokio::spawn(gateway.clone().follow_others());
+        }
         let Retention { time, limit } = config.responses;
-        let conversations = SealedStore::new(Arc::new(conversations), keyring, limit);
+        let conversations = SealedStore::new(conversations, keyring, limit);
         let conversations = Arc::new(conversations);
         let runs = Arc::new(Runs::new(conversations.clone()));
         let responses = Arc::new(Responses::new(gateway.clone(), runs.clone(), time));
@@ -231,6 +228,8 @@ fn keys_needing_restart(before: &Config, after: &Config) -> Vec<&'static str> {
         ("listen", before.listen != after.listen),
         ("data_dir", before.data_dir != after.data_dir),
         ("log", before.log != after.log),
+        // A file of the store moves with the directory.
+        ("store", before.data_dir == after.data_dir && before.store != after.store),
         ("responses", before.responses != after.responses),
         ("threads", before.threads != after.threads),
         ("limits.streams", before.limits.streams != after.limits.streams),
@@ -241,7 +240,7 @@ fn keys_needing_restart(before: &Config, after: &Config) -> Vec<&'static str> {
 }
 
 /// Creates the data directory and locks it.
-fn lock_data_dir(path: &Path) -> Result<File, BuildError> {
+pub fn lock_data_dir(path: &Path) -> Result<File, BuildError> {
     let shown = path.display().to_string();
     let failed = |cause| BuildError::DataDir { path: shown.clone(), cause };
     data_dir::create(path).map_err(failed)?;
@@ -255,7 +254,7 @@ fn lock_data_dir(path: &Path) -> Result<File, BuildError> {
 }
 
 /// Records the key that seals from now on.
-async fn record_key(store: &SqliteStore, snapshot: &Snapshot, keyring: &Keyring) {
+async fn record_key(store: &dyn Store, snapshot: &Snapshot, keyring: &Keyring) {
     let key = keyring::write_id(keyring.newest_id());
     if snapshot.facts.get(keyring::FACT) == Some(&key) {
         return;

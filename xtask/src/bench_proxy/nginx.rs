@@ -3,11 +3,10 @@
 
 use std::net::SocketAddr;
 use std::path::Path;
-use std::process::Command;
 
 use crate::Failure;
 use crate::children::Guard;
-use crate::command;
+use crate::packages;
 
 use super::process::Placement;
 
@@ -18,14 +17,7 @@ pub(super) fn install() -> Result<(), Failure> {
     if Path::new(PROGRAM).exists() {
         return Ok(());
     }
-    println!("installing nginx (first time only)");
-    command::output(Command::new("apt-get").arg("update"))?;
-    command::output(
-        Command::new("apt-get")
-            .args(["install", "--yes", "--no-install-recommends", "nginx-light"])
-            .env("DEBIAN_FRONTEND", "noninteractive"),
-    )
-    .map(drop)
+    packages::debian("nginx-light")
 }
 
 /// Starts nginx in front of `upstream`.

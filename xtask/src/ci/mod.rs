@@ -12,6 +12,7 @@ use crate::command;
 use crate::conformance;
 use crate::deny;
 use crate::fuzz;
+use crate::packages;
 use crate::release;
 use crate::tidy;
 use crate::workspace;
@@ -244,6 +245,7 @@ fn build() -> Result<(), Failure> {
 }
 
 fn tests() -> Result<(), Failure> {
+    packages::postgres()?;
     command::run(test_runner().arg("--no-fail-fast"))?;
     command::run(workspace::cargo().args(["test", "--workspace", "--doc"]))
 }

@@ -7,7 +7,9 @@ use std::future::Future;
 
 use throughline_gateway::thinking::store::StoreError;
 
+pub(crate) mod batch;
 pub(crate) mod conversations;
+pub(crate) mod memory_rows;
 
 /// A value of a statement's parameter or of a row.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -37,6 +37,8 @@ pub struct Database {
     pub(super) readers: SqlitePool,
     /// The connection for writing. SQLite has one writer at a time.
     writer: SqlitePool,
+    /// How many migrations were applied when it was opened.
+    pub(super) applied: usize,
 }
 
 impl Database {
@@ -58,13 +60,12 @@ impl Database {
         };
         let writer = connections().max_connections(1).connect_with(options.clone()).await;
         let writer = writer.map_err(cannot_open)?;
-        migrations
-            .run(&writer)
+        let applied = migrate(&writer, migrations)
             .await
             .map_err(|cause| error(format!("cannot prepare `{}`", path.display()), cause))?;
         let readers = connections().min_connections(1).max_connections(MAX_READERS);
         let readers = readers.connect_with(options).await.map_err(cannot_open)?;
-        Ok(Self { readers, writer })
+        Ok(Self { readers, writer, applied })
     }
 
     /// Starts a transaction that writes.
@@ -87,6 +88,22 @@ impl Database {
     pub(super) async fn check_write(&self) -> Result<(), sqlx::Error> {
         self.execute(sqlx::query(CHECK_WRITE)).await.map(drop)
     }
+}
+
+/// Applies the migrations that are missing. Returns how many those were.
+async fn migrate(pool: &SqlitePool, migrations: &Migrator) -> Result<usize, sqlx::Error> {
+    let before = applied(pool).await?;
+    migrations.run(pool).await?;
+    Ok(applied(pool).await?.saturating_sub(before))
+}
+
+async fn applied(pool: &SqlitePool) -> Result<usize, sqlx::Error> {
+    let table = "SELECT 1 FROM sqlite_master WHERE name = '_sqlx_migrations'";
+    if sqlx::query(table).fetch_optional(pool).await?.is_none() {
+        return Ok(0);
+    }
+    let count = sqlx::query_scalar::<_, i64>("SELECT count(*) FROM _sqlx_migrations");
+    Ok(usize::try_from(count.fetch_one(pool).await?).unwrap_or_default())
 }
 
 /// A transaction that writes. Unless it has ended, its connection is closed when it is dropped.

@@ -1,31 +1,24 @@
 //! SQLite stores: one file for the thinking memory and the vault, one file for conversations.
 
-mod batch;
 mod check;
 mod conversations;
 mod database;
 mod sealed;
+mod statements;
 mod vault;
 
-use std::collections::HashMap;
 use std::path::Path;
-use std::sync::Arc;
 
-use sqlx::Row;
 use sqlx::migrate::Migrator;
-use sqlx::sqlite::SqliteRow;
-use throughline_canonical::{BlockKey, Origin, Prefix};
-use throughline_gateway::thinking::store::{
-    BlockStatus, Change, Snapshot, Store, StoreError, StoreFuture, StoredBlock, StoredSession,
-};
-use throughline_gateway::thinking::{LineageId, SessionTag};
+use throughline_gateway::thinking::store::{Change, Snapshot, Store, StoreError, StoreFuture};
 
-use crate::sql::{error, unsigned};
-use batch::Batch;
+use crate::sql::batch::Batch;
+use crate::sql::{error, memory_rows};
 pub use check::DatabaseFault;
 pub use conversations::SqliteConversations;
 use database::Database;
 pub use sealed::{newest_sealed, read_fact};
+use statements::Statements;
 use vault::VaultNames;
 
 static MIGRATIONS: Migrator = sqlx::migrate!("src/sqlite/migrations");
@@ -49,111 +42,19 @@ impl SqliteStore {
         Ok(Self { database, vault_names })
     }
 
+    /// How many migrations were applied when the file was opened.
+    pub fn applied(&self) -> usize {
+        self.database.applied
+    }
+
     /// Checks the file without changing it.
     pub async fn check(path: &Path) -> Result<(), DatabaseFault> {
         check::check(path, &MIGRATIONS).await
     }
 
-    async fn read(&self) -> Result<Snapshot, sqlx::Error> {
-        let origins = self.read_origins().await?;
-        let mut snapshot =
-            Snapshot { blocks: self.read_blocks(&origins).await?, ..Snapshot::default() };
-        self.read_lineages(&mut snapshot).await?;
-        for row in
-            sqlx::query("SELECT name, value FROM fact").fetch_all(&self.database.readers).await?
-        {
-            snapshot.facts.insert(row.try_get("name")?, row.try_get("value")?);
-        }
-        Ok(snapshot)
-    }
-
-    async fn read_origins(&self) -> Result<HashMap<i64, Arc<Origin>>, sqlx::Error> {
-        let mut origins = HashMap::new();
-        for row in sqlx::query("SELECT id, domain, backend, model, credential FROM origin")
-            .fetch_all(&self.database.readers)
-            .await?
-        {
-            let origin = Origin {
-                domain: row.try_get("domain")?,
-                backend: row.try_get("backend")?,
-                model: row.try_get("model")?,
-                credential: row.try_get("credential")?,
-            };
-            origins.insert(row.try_get("id")?, Arc::new(origin));
-        }
-        Ok(origins)
-    }
-
-    async fn read_blocks(
-        &self,
-        origins: &HashMap<i64, Arc<Origin>>,
-    ) -> Result<Vec<StoredBlock>, sqlx::Error> {
-        let mut blocks = Vec::new();
-        for row in
-            sqlx::query("SELECT key, origin, cut, prefix, dropped, accepted, refused FROM block")
-                .fetch_all(&self.database.readers)
-                .await?
-        {
-            let origin: Option<i64> = row.try_get("origin")?;
-            blocks.push(StoredBlock {
-                key: BlockKey(bytes(&row, "key")?),
-                origin: origin.and_then(|id| origins.get(&id).cloned()),
-                cut: row.try_get("cut")?,
-                prefix: prefix(&row, "prefix")?,
-                dropped: prefix(&row, "dropped")?,
-                accepted: names(row.try_get::<&str, _>("accepted")?),
-                refused: names(row.try_get::<&str, _>("refused")?),
-            });
-        }
-        Ok(blocks)
-    }
-
-    /// Reads the lineages, their sessions, and the blocks of each lineage.
-    async fn read_lineages(&self, snapshot: &mut Snapshot) -> Result<(), sqlx::Error> {
-        for row in
-            sqlx::query("SELECT lineage, key, session, confirmed, registered, gone FROM standing")
-                .fetch_all(&self.database.readers)
-                .await?
-        {
-            let standing = BlockStatus {
-                session: unsigned(row.try_get("session")?),
-                confirmed: row.try_get("confirmed")?,
-                registered: unsigned(row.try_get("registered")?),
-                gone: row.try_get("gone")?,
-            };
-            snapshot.statuses.push((
-                LineageId(bytes(&row, "lineage")?),
-                BlockKey(bytes(&row, "key")?),
-                standing,
-            ));
-        }
-        for row in sqlx::query("SELECT id, mark, used FROM lineage")
-            .fetch_all(&self.database.readers)
-            .await?
-        {
-            snapshot.lineages.push((
-                LineageId(bytes(&row, "id")?),
-                SessionTag(bytes(&row, "mark")?),
-                unsigned(row.try_get("used")?),
-            ));
-        }
-        for row in sqlx::query("SELECT id, session, backend FROM mark")
-            .fetch_all(&self.database.readers)
-            .await?
-        {
-            let backend: String = row.try_get("backend")?;
-            let session = StoredSession {
-                session: unsigned(row.try_get("session")?),
-                backend: backend.into(),
-            };
-            snapshot.sessions.push((SessionTag(bytes(&row, "id")?), session));
-        }
-        Ok(())
-    }
-
     async fn apply(&self, changes: Vec<Change>) -> Result<(), sqlx::Error> {
         let mut transaction = self.database.begin().await?;
-        Batch::new(changes).statements().execute(&mut transaction).await?;
+        Statements::of_batch(&Batch::new(changes)).execute(&mut transaction).await?;
         transaction.commit().await
     }
 }
@@ -161,7 +62,9 @@ impl SqliteStore {
 impl Store for SqliteStore {
     fn load(&self) -> StoreFuture<'_, Snapshot> {
         Box::pin(async {
-            self.read().await.map_err(|cause| error("cannot read the thinking memory", cause))
+            memory_rows::read_snapshot(&self.database.readers)
+                .await
+                .map_err(|cause| error("cannot read the thinking memory", cause))
         })
     }
 
@@ -179,21 +82,4 @@ impl Store for SqliteStore {
             written.map_err(|cause| error("cannot write the thinking memory", cause))
         })
     }
-}
-
-fn bytes<const N: usize>(row: &SqliteRow, column: &str) -> Result<[u8; N], sqlx::Error> {
-    let bytes: Vec<u8> = row.try_get(column)?;
-    bytes
-        .try_into()
-        .map_err(|_| sqlx::Error::Decode(format!("`{column}` does not have {N} bytes").into()))
-}
-
-fn prefix(row: &SqliteRow, column: &str) -> Result<Option<Prefix>, sqlx::Error> {
-    let bytes: Option<Vec<u8>> = row.try_get(column)?;
-    Ok(bytes.and_then(|bytes| Some(Prefix(bytes.try_into().ok()?))))
-}
-
-/// Splits backend names, which are stored one per line.
-fn names(lines: &str) -> Vec<Arc<str>> {
-    lines.lines().map(Into::into).collect()
 }

@@ -9,11 +9,9 @@ use throughline_gateway::thinking::store::StoreFuture;
 use throughline_gateway::thinking::vault::{Record, VaultKey, VaultStore};
 
 use super::SqliteStore;
-use super::batch::Statements;
-use crate::sql::{error, signed};
+use super::statements::Statements;
+use crate::sql::{error, memory_rows, signed};
 
-/// Bytes of a name.
-const NAME_LENGTH: usize = 16;
 /// How many records are inserted together.
 const MAX_RECORDS: usize = 200;
 /// How many names are kept in RAM for each record that the vault may hold. Above this, most are
@@ -73,17 +71,7 @@ impl SqliteStore {
         .bind(&name.0[..])
         .fetch_optional(&self.database.readers)
         .await?;
-        let Some(row) = row else { return Ok(None) };
-        let (names, rest) = row.try_get::<&[u8], _>("names")?.as_chunks::<NAME_LENGTH>();
-        if !rest.is_empty() {
-            return Err(sqlx::Error::Decode(
-                "the length of `names` is not a multiple of a name's length".into(),
-            ));
-        }
-        Ok(Some(Record {
-            keys: names.iter().copied().map(VaultKey).collect(),
-            sealed: row.try_get("sealed")?,
-        }))
+        row.as_ref().map(memory_rows::record).transpose()
     }
 
     async fn remove_oldest(&self, bytes: i64, records: i64) -> Result<(), sqlx::Error> {
@@ -191,7 +179,7 @@ fn insert_statements(
     let records = (last + 1..).zip(records).filter(|(id, record)| has_name(*id, record));
     statements.replace("vault_record (id, names, size, sealed)", records, |row, (id, record)| {
         row.push_bind(id)
-            .push_bind(record.keys.iter().flat_map(|name| name.0).collect::<Vec<u8>>())
+            .push_bind(memory_rows::joined_names(record))
             .push_bind(signed(record.size() as u64))
             .push_bind(&record.sealed);
     });

@@ -42,13 +42,8 @@ impl Gateway {
     /// Whether a body with an outline has a compaction that its target, of the same dialect, cannot
     /// read.
     pub(crate) fn has_foreign_compaction(&self, attempt: &Attempt<'_>, outline: &Outline) -> bool {
-        let body = &attempt.request.body;
-        let blocks = outline.messages.iter().flat_map(outline::Message::blocks);
-        let compactions = blocks
-            .filter(|block| block.kind == BlockKind::Compaction)
-            .filter_map(|block| serde_json::from_slice::<Value>(slice(body, &block.span)).ok())
-            .filter_map(|block| Compaction::read(attempt.backend.dialect.name(), &block));
-        self.is_any_foreign(attempt, compactions)
+        let dialect = attempt.backend.dialect.name();
+        self.is_any_foreign(attempt, outlined_compactions(dialect, &attempt.request.body, outline))
     }
 
     /// Whether a conversation has a compaction that its target, of the same dialect, cannot read.
@@ -190,6 +185,19 @@ impl Gateway {
             None => Reading::Unreadable,
         }
     }
+}
+
+/// The compactions of a body with an outline.
+pub(crate) fn outlined_compactions<'a>(
+    dialect: &'a str,
+    body: &'a [u8],
+    outline: &'a Outline,
+) -> impl Iterator<Item = Compaction> + 'a {
+    let blocks = outline.messages.iter().flat_map(outline::Message::blocks);
+    blocks
+        .filter(|block| block.kind == BlockKind::Compaction)
+        .filter_map(|block| serde_json::from_slice::<Value>(slice(body, &block.span)).ok())
+        .filter_map(|block| Compaction::read(dialect, &block))
 }
 
 /// The compaction in a block, with its dialect. Fails if the block asks for one that the target

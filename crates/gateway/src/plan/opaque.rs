@@ -164,7 +164,7 @@ impl Gateway {
     }
 
     /// The block and key of each part that its maker may need back.
-    fn replayable_parts(
+    pub(crate) fn replayable_parts(
         &self,
         outline: &OpaqueOutline,
         body: &[u8],

@@ -42,11 +42,7 @@ impl Gateway {
             settings.catalog.find_at(&backend.name, backend.model_for(request.model.as_deref()));
         let target = attempt.target(&known);
         let sealed = self.sealed_blocks(&request.body, outline);
-        let keys: Vec<_> = outline
-            .thinking_blocks()
-            .zip(&sealed)
-            .map(|(block, sealed)| sealed.as_ref().map(|sealed| sealed.key).or(block.3))
-            .collect();
+        let keys = keys(outline, &sealed);
         let answer = self.memory.ask(&Question {
             lineage: request.lineage,
             target: &target,
@@ -105,6 +101,11 @@ impl Gateway {
         plan
     }
 
+    /// The keys of the thinking blocks of a request.
+    pub(crate) fn outlined_keys(&self, body: &Bytes, outline: &Outline) -> Vec<Option<BlockKey>> {
+        keys(outline, &self.sealed_blocks(body, outline))
+    }
+
     /// The envelope of each thinking block that has one.
     fn sealed_blocks(&self, body: &Bytes, outline: &Outline) -> Vec<Option<SealedBlock>> {
         let blocks = outline.thinking_blocks();
@@ -114,6 +115,11 @@ impl Gateway {
             })
             .collect()
     }
+}
+
+fn keys(outline: &Outline, sealed: &[Option<SealedBlock>]) -> Vec<Option<BlockKey>> {
+    let blocks = outline.thinking_blocks().zip(sealed);
+    blocks.map(|(block, sealed)| sealed.as_ref().map(|sealed| sealed.key).or(block.3)).collect()
 }
 
 impl Plan for OutlinedPlan {

@@ -25,6 +25,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, Sleep};
 use tracing::Span;
 
+use crate::shared_store::SharedWrites;
 use crate::shutdown::{self, ShutdownWatch};
 use crate::turn::ledger::Closing;
 use crate::upstream::{BoxError, UpstreamBody};
@@ -98,6 +99,8 @@ pub(crate) struct Clocks {
     pub(crate) ends: Instant,
     /// Ends the reply if the server stops.
     pub(crate) shutdown: ShutdownWatch,
+    /// What must be written before the client gets the bytes that caused it.
+    pub(crate) shared_writes: Option<SharedWrites>,
 }
 
 /// Bytes that have arrived together are sent as one piece, up to about this size.
@@ -177,7 +180,22 @@ pub struct Live<O> {
     breaking: Option<BoxError>,
     /// The span of the turn. It is entered only to log the end of a reply.
     span: Span,
+    shared_writes: Option<SharedWrites>,
+    /// Output that waits until what was learnt from it is written.
+    held: Option<Held<O>>,
     _permit: Option<OwnedSemaphorePermit>,
+}
+
+/// Output that waits for a write.
+struct Held<O> {
+    output: Option<Result<O, BoxError>>,
+    written: Pin<Box<dyn Future<Output = ()> + Send>>,
+}
+
+impl<O> fmt::Debug for Held<O> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Held")
+    }
 }
 
 /// The clocks of one reply. One timer serves all three. It is reset only when it fires, so that a
@@ -219,7 +237,7 @@ impl Body for ReplyBody {
     fn is_end_stream(&self) -> bool {
         match self {
             Self::Whole(bytes) => bytes.is_none(),
-            Self::Live(live) => live.done && live.breaking.is_none(),
+            Self::Live(live) => live.done && live.breaking.is_none() && live.held.is_none(),
         }
     }
 
@@ -272,6 +290,8 @@ impl<O: Output> Live<O> {
             stop: None,
             breaking: None,
             span: Span::current(),
+            shared_writes: clocks.shared_writes,
+            held: None,
             _permit: permit,
         }
     }
@@ -292,7 +312,31 @@ impl<O: Output> Live<O> {
         }
     }
 
+    /// As [`Live::poll_upstream`], but if several instances share a store, the client gets output
+    /// only when what was learnt from it is written: its next request may go to another instance.
     fn poll(&mut self, context: &mut Context<'_>) -> Polled<O> {
+        if self.held.is_none() {
+            let Some(writes) = self.shared_writes.clone() else {
+                return self.poll_upstream(context);
+            };
+            let before = writes.pushed();
+            let Poll::Ready(output) = self.poll_upstream(context) else {
+                return Poll::Pending;
+            };
+            if writes.pushed() == before || writes.have_failed() {
+                return Poll::Ready(output);
+            }
+            self.held = Some(Held { output, written: Box::pin(writes.written()) });
+        }
+        if let Some(held) = &mut self.held
+            && held.written.as_mut().poll(context).is_pending()
+        {
+            return Poll::Pending;
+        }
+        Poll::Ready(self.held.take().and_then(|held| held.output))
+    }
+
+    fn poll_upstream(&mut self, context: &mut Context<'_>) -> Polled<O> {
         if self.done {
             return Poll::Ready(None);
         }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use throughline_canonical::{BlockKey, Origin, Prefix};
 
-use super::lineage::{LineageId, SessionTag};
+use super::lineage::{Lineage, LineageId, SessionTag};
 
 /// What is known about one block, in all conversations.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,6 +90,39 @@ pub struct Snapshot {
     pub facts: HashMap<String, String>,
 }
 
+/// What a request asks a store that several instances share.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Search {
+    /// The conversation of the request.
+    pub lineage: Lineage,
+    /// The blocks that this instance does not know.
+    pub keys: Vec<BlockKey>,
+    /// [`Found::at`] of the last search for this conversation. `None` if this instance does not know
+    /// the conversation.
+    pub since: Option<u64>,
+}
+
+/// What a shared store knows about a request.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Found {
+    /// The blocks of [`Search::keys`], and those whose status in the conversation another instance
+    /// has changed.
+    pub blocks: Vec<FoundBlock>,
+    /// The client's session.
+    pub session: Option<StoredSession>,
+    /// The present time by the clock of the store.
+    pub at: u64,
+}
+
+/// A block, and its status in the conversation if it has one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FoundBlock {
+    /// The block.
+    pub stored: StoredBlock,
+    /// Its status in the conversation.
+    pub status: Option<BlockStatus>,
+}
+
 /// Why a store operation failed.
 #[derive(Debug, thiserror::Error)]
 #[error("{what}")]
@@ -112,6 +145,24 @@ pub trait Store: Debug + Send + Sync + 'static {
     fn write(&self, changes: Vec<Change>) -> StoreFuture<'_, ()>;
     /// Checks that a write succeeds now, with a write that does not change the content.
     fn check_write(&self) -> StoreFuture<'_, ()>;
+
+    /// Whether other instances write to the store too. The methods below are called only then.
+    fn is_shared(&self) -> bool {
+        false
+    }
+    /// Reads the facts.
+    fn facts(&self) -> StoreFuture<'_, HashMap<String, String>> {
+        Box::pin(async { Ok(self.load().await?.facts) })
+    }
+    /// Finds what other instances have written about a request.
+    fn find(&self, _: Search) -> StoreFuture<'_, Found> {
+        Box::pin(std::future::ready(Ok(Found::default())))
+    }
+    /// Removes conversations that no instance has used since a time, in milliseconds since 1970.
+    /// Returns how many those were.
+    fn forget_unused(&self, _before: u64) -> StoreFuture<'_, u64> {
+        Box::pin(std::future::ready(Ok(0)))
+    }
 }
 
 /// A store in RAM.
@@ -291,6 +342,71 @@ pub mod suite {
         }
         let found = store.load().await.expect("the store reads");
         assert_eq!(sorted(found), sorted(expected));
+    }
+
+    /// What one instance writes, another one finds. Both stores must be the same database, and empty.
+    ///
+    /// # Panics
+    /// If a store fails a check.
+    pub async fn check_shared_store(one: &impl Store, other: &impl Store) {
+        assert!(one.is_shared() && other.is_shared());
+        let works = "the store works";
+        let lineage = Lineage { tag: SessionTag([1; 16]), id: LineageId([2; 16]) };
+        let search = |keys: &[u8], since| Search {
+            lineage,
+            keys: keys.iter().map(|number| BlockKey([*number; 32])).collect(),
+            since,
+        };
+        let empty = other.find(search(&[1], None)).await.expect(works);
+        assert_eq!((empty.blocks, empty.session), (vec![], None));
+        assert!(empty.at > 0);
+
+        let status = BlockStatus { session: 4, confirmed: true, registered: 7, gone: false };
+        let session = StoredSession { session: 4, backend: "a".into() };
+        let write = vec![
+            Change::Lineage(lineage.id, lineage.tag, 1000),
+            Change::Session(lineage.tag, session.clone()),
+            Change::Block(block(1)),
+            Change::Block(block(2)),
+            Change::BlockStatus(lineage.id, block(1).key, status),
+            Change::Fact("active".into(), Some("a".into())),
+        ];
+        one.write(write).await.expect(works);
+        assert_eq!(other.facts().await.expect(works).len(), 1);
+        let first = FoundBlock { stored: block(1), status: Some(status) };
+        let second = FoundBlock { stored: block(2), status: None };
+        let found = other.find(search(&[2, 9], None)).await.expect(works);
+        assert_eq!(sorted_blocks(found.blocks), [first.clone(), second.clone()]);
+        assert_eq!(found.session, Some(session.clone()));
+
+        // Who knows the conversation gets what the other one has changed, and nothing else.
+        let found = other.find(search(&[], Some(empty.at))).await.expect(works);
+        assert_eq!(found.blocks, [first.clone()]);
+        let found = one.find(search(&[2], Some(empty.at))).await.expect(works);
+        assert_eq!(found.blocks, [second]);
+        let later = found.at + 60_000;
+        let found = other.find(search(&[], Some(later))).await.expect(works);
+        assert_eq!(found.blocks, []);
+
+        // Nobody undoes a switch, or forgets who made a block.
+        let old = StoredSession { session: 3, backend: "b".into() };
+        let bare = StoredBlock { origin: None, prefix: None, ..block(1) };
+        let write = vec![Change::Session(lineage.tag, old), Change::Block(bare)];
+        other.write(write).await.expect(works);
+        let found = one.find(search(&[1], Some(later))).await.expect(works);
+        assert_eq!((found.blocks, found.session), (vec![first], Some(session)));
+
+        assert_eq!(one.forget_unused(1000).await.expect(works), 0);
+        assert_eq!(one.forget_unused(1001).await.expect(works), 1);
+        let found = other.find(search(&[1], None)).await.expect(works);
+        // The block itself was written a moment ago.
+        let alone = FoundBlock { stored: block(1), status: None };
+        assert_eq!((found.blocks, found.session), (vec![alone], None));
+    }
+
+    fn sorted_blocks(mut blocks: Vec<FoundBlock>) -> Vec<FoundBlock> {
+        blocks.sort_by_key(|block| block.stored.key);
+        blocks
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::future::Future;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -57,6 +57,8 @@ struct Shared<T> {
     waiting: Mutex<Waiting<T>>,
     wake: Notify,
     health: StoreHealth,
+    /// How many items were added.
+    pushed: AtomicU64,
     /// Items whose last write failed.
     failed: AtomicUsize,
 }
@@ -76,6 +78,7 @@ impl<T: Item> Default for Queue<T> {
                 waiting: Mutex::new(waiting),
                 wake: Notify::new(),
                 health: StoreHealth::new(T::STORE),
+                pushed: AtomicU64::new(0),
                 failed: AtomicUsize::new(0),
             }),
         }
@@ -91,6 +94,7 @@ impl<T> Clone for Queue<T> {
 impl<T: Item> Queue<T> {
     /// Adds an item. Never waits.
     pub fn push(&self, item: T) {
+        self.shared.pushed.fetch_add(1, Ordering::Relaxed);
         let mut waiting = self.shared.waiting.lock();
         waiting.weight += item.weight();
         waiting.items.push(item);
@@ -99,6 +103,11 @@ impl<T: Item> Queue<T> {
         }
         drop(waiting);
         self.shared.wake.notify_one();
+    }
+
+    /// How many items were added so far.
+    pub fn pushed(&self) -> u64 {
+        self.shared.pushed.load(Ordering::Relaxed)
     }
 
     /// Waits until everything in the queue is written or has failed.

@@ -164,6 +164,7 @@ impl Attempt<'_> {
             idle: silence(timeouts.idle),
             ends: (self.request.incoming.began + timeouts.total).into(),
             shutdown: gateway.shutdown.watch(),
+            shared_writes: gateway.shared_writes(),
         }
     }
 

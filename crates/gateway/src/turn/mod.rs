@@ -100,6 +100,7 @@ impl Gateway {
         permit: OwnedSemaphorePermit,
     ) -> Result<TurnReply, Fault> {
         let request = read_request(settings, incoming, content)?;
+        self.ask_others(&request).await;
         let (pin, model) = (request.pin.as_deref(), request.model.as_deref());
         let chosen = settings.routes.choose(settings, pin, model, &self.active())?;
         let chain = self.without_cooling(allowed_fallbacks(&chosen.chain), model, turn);
@@ -215,6 +216,7 @@ impl Gateway {
         let settings = self.settings();
         let mut request = read_request(&settings, incoming, content)?;
         request.in_conversation = false;
+        self.ask_others(&request).await;
         let active = self.active();
         let (pin, model) = (request.pin.as_deref(), request.model.as_deref());
         let chosen = settings.routes.choose(&settings, pin, model, &active)?;

@@ -82,6 +82,7 @@ impl Gateway {
                     idle: backend.timeouts.idle,
                     ends: (incoming.began + backend.timeouts.total).into(),
                     shutdown: self.shutdown.watch(),
+                    shared_writes: None,
                 };
                 let transform = Box::new(PassthroughReply::unread());
                 let name = backend.name.clone();

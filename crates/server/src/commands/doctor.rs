@@ -5,16 +5,17 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Method, Request};
+use throughline_backends::postgres::PostgresStore;
 use throughline_backends::sqlite::{DatabaseFault, SqliteConversations, SqliteStore};
 use throughline_codec::dialects;
 use throughline_gateway::backend::{Auth, join_url};
 use throughline_gateway::upstream::{Client, whole};
 
 use super::{Failure, load, print};
-use crate::config::{Backend, Config, Dialect, Overrides};
+use crate::config::{Backend, Config, Dialect, Overrides, StoreUrl};
 use crate::data_dir;
 use crate::keyring::{self, Found};
-use crate::wiring;
+use crate::stores;
 
 /// The result of one check.
 struct Finding {
@@ -89,9 +90,9 @@ async fn check_keyring(config: &Config) -> Finding {
     let variable = std::env::var_os(keyring::VARIABLE);
     let found = keyring::find(&config.data_dir, variable.as_deref());
     // A damaged database has a finding of its own.
-    let last = keyring::last_key(&config.data_dir).await.unwrap_or_default();
+    let (location, last) = stores::read_last_key(config).await.unwrap_or_default();
     if let Ok(found) = &found
-        && let Err(lost) = found.check_lost(&config.data_dir, last)
+        && let Err(lost) = found.check_lost(&config.data_dir, &location, last)
     {
         return Finding { ok: false, message: lost.to_string(), advice: None };
     }
@@ -113,8 +114,11 @@ async fn check_keyring(config: &Config) -> Finding {
 
 /// Checks the databases that exist. The first start creates them.
 async fn check_databases(config: &Config) -> Vec<Finding> {
-    let memory = config.data_dir.join(wiring::MEMORY_FILE);
-    let conversations = config.data_dir.join(wiring::CONVERSATIONS_FILE);
+    let conversations = match &config.store.url {
+        StoreUrl::Sqlite(path) => path.clone(),
+        StoreUrl::Postgres(url) => return vec![postgres_finding(url).await],
+    };
+    let memory = config.data_dir.join(stores::MEMORY_FILE);
     let mut findings = Vec::new();
     if memory.exists() {
         findings.push(database_finding(&memory, SqliteStore::check(&memory).await));
@@ -124,6 +128,16 @@ async fn check_databases(config: &Config) -> Vec<Finding> {
         findings.push(database_finding(&conversations, checked));
     }
     findings
+}
+
+async fn postgres_finding(url: &str) -> Finding {
+    match PostgresStore::check(url).await {
+        Ok(name) => ok(format!("{name} answers")),
+        Err(error) => failed(
+            format!("{error}: {}", error.cause),
+            "check `store.url`, and that the database is running and accepts this user",
+        ),
+    }
 }
 
 fn database_finding(path: &Path, checked: Result<(), DatabaseFault>) -> Finding {

@@ -2,6 +2,7 @@
 
 pub mod capture;
 pub mod doctor;
+pub mod migrate;
 pub mod parse;
 pub mod plan;
 pub mod remote;
@@ -48,6 +49,7 @@ pub async fn run(command: Command) -> Result<(), Failure> {
         Command::Plan(options) => plan::run(options).await,
         Command::Capture(options) => capture::run(options).await,
         Command::Parse(options) => parse::run(&options),
+        Command::Migrate { config } => migrate::run(config.as_deref()).await,
         Command::Doctor { config } => doctor::run(config.as_deref()).await,
     }
 }

@@ -36,4 +36,6 @@ pub use diagnostic::{Diagnostic, Diagnostics, Location};
 pub use paths::{FileError, Source, locate};
 pub use read::{Overrides, read};
 pub use schema::reference;
-pub use settings::{Backend, Config, DebugLog, Dialect, Format, Level, Log, ReasoningField};
+pub use settings::{
+    Backend, Config, DebugLog, Dialect, Format, Level, Log, ReasoningField, Store, StoreUrl,
+};

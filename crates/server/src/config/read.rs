@@ -9,7 +9,7 @@ use throughline_gateway::settings::{Limits, Thinking};
 use super::diagnostic::{Diagnostics, Problem, Report};
 use super::document::{Node, Position};
 use super::paths::{self, Environment, Source};
-use super::settings::{Config, DebugLog, Log};
+use super::settings::{Config, DebugLog, Log, Store, StoreUrl};
 use super::values::{LocatedText, Section, Size};
 use super::{address, backends, defaults_from_env, env, keys, models, routes};
 
@@ -58,6 +58,7 @@ fn read_tree(
     let log = top.table("log");
     let thinking = top.table("thinking");
     let limits = top.table("limits");
+    let store = top.table("store");
     let responses = top.table("responses");
     let threads = top.table("threads");
     let debug_log = top.table("debug_log");
@@ -66,9 +67,11 @@ fn read_tree(
     backends::check_default(&route.default, &backends, top, env, report);
     notes.extend(backends::notes(&backends, env));
     notes.extend(routes::notes(&route, &backends));
+    let data_dir = data_dir(top, overrides.data_dir.as_deref(), env, report);
     Config {
         listen: listen(top, report),
-        data_dir: data_dir(top, overrides.data_dir.as_deref(), env, report),
+        store: Store { url: store_url(store, &data_dir, report), raw: store.value("raw", report) },
+        data_dir,
         log: Log { level: log.choice("level", report), format: log.choice("format", report) },
         keep_alive: top.value("keep_alive", report),
         shutdown_grace: top.value("shutdown_grace", report),
@@ -144,6 +147,23 @@ fn data_dir(
         report.add(&position, problem);
         PathBuf::new()
     })
+}
+
+/// Reads the address of the database. A SQLite file is relative to the data directory.
+fn store_url(store: Section<'_>, data_dir: &Path, report: &mut Report<'_>) -> StoreUrl {
+    let written: String = store.value("url", report);
+    if written.starts_with("postgres://") || written.starts_with("postgresql://") {
+        return StoreUrl::Postgres(written);
+    }
+    let file = written.strip_prefix("sqlite:").unwrap_or_default();
+    let file = file.strip_prefix("//").unwrap_or(file);
+    if let Some(node) = store.node("url").filter(|_| file.is_empty() || file.contains('?')) {
+        // The value is not shown, because it may contain a password.
+        let problem = Problem::new("`url` names no database")
+            .expected(r#""sqlite:throughline.db" or "postgres://user:password@host/database""#);
+        report.add(&node.position, problem);
+    }
+    StoreUrl::Sqlite(data_dir.join(file))
 }
 
 /// Reads a list of strings and checks each of them.

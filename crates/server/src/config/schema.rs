@@ -162,9 +162,9 @@ pub(super) const ROWS: &[Row] = &[
     planned("pacing.tool_args", Text("string"), Toml(r#""json_boundary""#), "Pieces of tool arguments."),
     planned("pacing.proxy", Table, Unset, "The same for proxied requests."),
 
-    planned("store", Table, Unset, "Where conversations are stored."),
-    planned("store.url", Text("URL"), Toml(r#""sqlite:throughline.db""#), "Address of the store."),
-    planned("store.raw", Bool, Toml("true"), "Store raw replies."),
+    available("store", Table, Unset, "Where everything is stored."),
+    available("store.url", Text("URL"), Toml(r#""sqlite:throughline.db""#), "`sqlite:` and a file for conversations, relative to `data_dir`; or `postgres://user:password@host/database` for all data, which [several instances](data.md#several-instances) can share."),
+    available("store.raw", Bool, Toml("true"), "Keep the providers' replies of projects as they arrived."),
 
     planned("redis", Table, Unset, "The bus between instances."),
     planned("redis.url", Text("URL"), Unset, "Address of the Redis server."),

@@ -41,6 +41,8 @@ pub struct Config {
     pub thinking: Thinking,
     /// The JSON members in which chat clients get reasoning, without repetitions.
     pub reasoning_fields: Vec<ReasoningField>,
+    /// Where everything is stored.
+    pub store: Store,
     /// Responses stored for clients that send no history.
     pub responses: Retention,
     /// How long message threads are stored after their last turn.
@@ -51,6 +53,34 @@ pub struct Config {
     pub debug_log: DebugLog,
     /// Valid settings that may surprise; logged at start.
     pub notes: Vec<String>,
+}
+
+/// Where everything is stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Store {
+    /// The database.
+    pub url: StoreUrl,
+    /// Whether the providers' replies of projects are kept as they arrived.
+    pub raw: bool,
+}
+
+/// The address of a database.
+#[derive(Clone, PartialEq, Eq)]
+pub enum StoreUrl {
+    /// A SQLite file for conversations. The thinking memory has a file of its own.
+    Sqlite(PathBuf),
+    /// A Postgres database for everything. It may contain a password.
+    Postgres(String),
+}
+
+/// Never shows a password.
+impl std::fmt::Debug for StoreUrl {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Sqlite(path) => write!(formatter, "Sqlite({})", path.display()),
+            Self::Postgres(_) => formatter.write_str("Postgres"),
+        }
+    }
 }
 
 /// What is logged, and in which format.

@@ -18,6 +18,7 @@ mod prefix;
 mod repairs;
 mod repeated_refusals;
 mod restart;
+mod several_instances;
 mod support;
 mod switching;
 mod unknown;

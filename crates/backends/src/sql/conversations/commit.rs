@@ -121,10 +121,8 @@ async fn move_reference(
     moves: &Move,
     expires: Option<u64>,
 ) -> Result<Outcome, sqlx::Error> {
-    if let Some(run) = active_run(to, &moves.reference).await? {
-        return Ok(Outcome::Busy { run });
-    }
-    // A reference without an expiry keeps none.
+    // This also locks the reference, so no run can start on it unseen. One without an expiry keeps
+    // none.
     let moved = to
         .execute(
             "UPDATE reference SET head = $1, expires = CASE
@@ -134,6 +132,9 @@ async fn move_reference(
             values![moves.to.clone(), expires, &*moves.reference, moves.from.clone()],
         )
         .await?;
+    if let Some(run) = active_run(to, &moves.reference).await? {
+        return Ok(Outcome::Busy { run });
+    }
     Ok(if moved > 0 { Outcome::Written } else { Outcome::Stale })
 }
 
@@ -231,7 +232,7 @@ async fn put_node(to: &mut impl Statements, node: &Node) -> Result<(), sqlx::Err
     // The nodes above it must live at least as long.
     to.execute(
         "WITH RECURSIVE above (id) AS (
-            SELECT $1 UNION
+            SELECT id FROM node WHERE id = $1 UNION
             SELECT node.parent FROM node JOIN above ON node.id = above.id
             WHERE node.parent IS NOT NULL
          ) UPDATE node SET expires = CASE

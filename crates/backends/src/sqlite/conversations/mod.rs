@@ -20,6 +20,11 @@ impl SqliteConversations {
         Ok(Self::new(Database::open(path, &MIGRATIONS).await?))
     }
 
+    /// How many migrations were applied when the file was opened.
+    pub fn applied(&self) -> usize {
+        self.database.applied
+    }
+
     /// Checks the file without changing it.
     pub async fn check(path: &Path) -> Result<(), DatabaseFault> {
         check::check(path, &MIGRATIONS).await

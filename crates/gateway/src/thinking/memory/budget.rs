@@ -1,5 +1,5 @@
 //! Keeps the memory within `thinking.memory_limit`: forgets whole conversations, least recently
-//! used first.
+//! used first. In a shared store they stay, because another instance may use them.
 
 use throughline_canonical::BlockKey;
 
@@ -48,12 +48,16 @@ impl State {
         for (key, _) in conversation.statuses.iter() {
             self.release(key, changes);
         }
-        changes.push(Change::ForgetLineage(id));
+        if !self.is_shared {
+            changes.push(Change::ForgetLineage(id));
+        }
         if let Some(session) = self.sessions.get_mut(&conversation.tag) {
             session.holders = session.holders.saturating_sub(1);
             if session.holders == 0 {
                 self.sessions.remove(&conversation.tag);
-                changes.push(Change::ForgetSession(conversation.tag));
+                if !self.is_shared {
+                    changes.push(Change::ForgetSession(conversation.tag));
+                }
             }
         }
     }
@@ -86,7 +90,9 @@ impl State {
             record.holders = record.holders.saturating_sub(1);
             if record.holders == 0 {
                 self.blocks.remove(key);
-                changes.push(Change::ForgetBlock(*key));
+                if !self.is_shared {
+                    changes.push(Change::ForgetBlock(*key));
+                }
             }
         }
     }

@@ -35,7 +35,9 @@ impl State {
                     },
                 };
                 changes.push(Change::Session(question.lineage.tag, stored.clone()));
-                self.sessions.insert(question.lineage.tag, Session { stored, holders: 0 });
+                // A conversation that came from a shared store is there before its session.
+                let holders = u32::from(self.lineages.contains_key(&question.lineage.id));
+                self.sessions.insert(question.lineage.tag, Session { stored, holders });
             }
             return 1;
         };

@@ -8,11 +8,13 @@
 mod budget;
 mod judge;
 mod lifecycle;
+mod shared;
 mod statistics;
 mod statuses;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
+use std::time::Instant;
 
 use parking_lot::Mutex;
 use throughline_canonical::{BlockKey, Origin, Prefix, Reason};
@@ -42,6 +44,10 @@ struct State {
     by_use: BTreeMap<u64, LineageId>,
     uses: u64,
     statuses: usize,
+    /// Whether other instances write to the store too.
+    is_shared: bool,
+    /// Blocks that were found in a shared store and that no conversation held then, oldest first.
+    unheld: VecDeque<(Instant, BlockKey)>,
     restored: u64,
     tried: u64,
     refused: u64,
@@ -59,6 +65,8 @@ struct Conversation {
     tag: SessionTag,
     statuses: Statuses,
     used: u64,
+    /// When a shared store was last asked about it, by the clock of the store.
+    searched: Option<u64>,
 }
 
 #[derive(Debug)]
@@ -410,7 +418,7 @@ impl State {
             if let Some(session) = self.sessions.get_mut(&lineage.tag) {
                 session.holders += 1;
             }
-            Conversation { tag: lineage.tag, statuses: Statuses::default(), used }
+            Conversation { tag: lineage.tag, statuses: Statuses::default(), used, searched: None }
         });
         self.by_use.remove(&conversation.used);
         conversation.used = used;
@@ -453,14 +461,24 @@ impl State {
         status: BlockStatus,
         changes: &Changes,
     ) {
-        if let Some(conversation) = self.lineages.get_mut(&lineage)
-            && let Some(record) = self.blocks.get_mut(&key)
-        {
-            if conversation.statuses.insert(key, status) {
-                record.holders += 1;
-                self.statuses += 1;
-            }
+        if self.put_status(lineage, key, status) {
             changes.push(Change::BlockStatus(lineage, key, status));
         }
+    }
+
+    /// As [`State::set_status`], but does not report the change. Returns whether block and
+    /// conversation are known.
+    fn put_status(&mut self, lineage: LineageId, key: BlockKey, status: BlockStatus) -> bool {
+        let Some(conversation) = self.lineages.get_mut(&lineage) else {
+            return false;
+        };
+        let Some(record) = self.blocks.get_mut(&key) else {
+            return false;
+        };
+        if conversation.statuses.insert(key, status) {
+            record.holders += 1;
+            self.statuses += 1;
+        }
+        true
     }
 }

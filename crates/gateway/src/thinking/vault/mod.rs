@@ -312,6 +312,11 @@ impl Vault {
         }
     }
 
+    /// How many turns were stored so far.
+    pub fn pushed(&self) -> u64 {
+        self.queue.pushed()
+    }
+
     /// Waits until everything is written or has failed.
     pub async fn flush(&self) {
         self.queue.flush().await;

@@ -42,6 +42,10 @@ fn empty_file_has_all_defaults() {
             tool_thinking: ToolThinking::Auto,
         },
         reasoning_fields: vec![ReasoningField::Reasoning, ReasoningField::ReasoningContent],
+        store: Store {
+            url: StoreUrl::Sqlite("/users/ada/.local/share/throughline/throughline.db".into()),
+            raw: true,
+        },
         responses: Retention { time: Duration::from_secs(30 * 86_400), limit: 1 << 30 },
         threads: Duration::from_secs(3600),
         limits: Limits { body: 64 << 20, json_depth: 128, streams: 1000 },
@@ -265,4 +269,14 @@ polcy = "session"
     let shown = read_with(text, &[]).unwrap_err().to_string();
     let page = include_str!("../../../../../docs/configuration.md");
     assert!(page.contains(&shown), "put this into docs/configuration.md:\n{shown}");
+}
+
+#[test]
+fn store_is_a_file_or_a_database() {
+    let url = |text: &str| good(&format!("data_dir = \"/d\"\n[store]\nurl = \"{text}\"")).store.url;
+    assert_eq!(url("sqlite:other.db"), StoreUrl::Sqlite("/d/other.db".into()));
+    assert_eq!(url("sqlite:///srv/x.db"), StoreUrl::Sqlite("/srv/x.db".into()));
+    let postgres = "postgres://ada:s3cret@db.example/throughline";
+    assert_eq!(url(postgres), StoreUrl::Postgres(postgres.into()));
+    assert!(!format!("{:?}", url(postgres)).contains("s3cret"));
 }

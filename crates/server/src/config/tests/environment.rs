@@ -72,9 +72,9 @@ fn mistakes_in_variables_name_the_variable() {
             "env THROUGHLINE_LIMITS__QUEUE: `queue` is not available yet\n      = remove it until a release supports it",
         ),
         (
-            "THROUGHLINE_STORE__URL",
+            "THROUGHLINE_REDIS__URL",
             "x",
-            "env THROUGHLINE_STORE__URL: `store` is not available yet\n      = remove it until a release supports it",
+            "env THROUGHLINE_REDIS__URL: `redis` is not available yet\n      = remove it until a release supports it",
         ),
         (
             "THROUGHLINE_BACKEND__GLM__RETRYS",
