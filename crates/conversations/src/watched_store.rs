@@ -167,7 +167,7 @@ impl RunStore for WatchedStore {
     }
 
     fn ask_stop(&self, id: &str) -> StoreFuture<'_, bool> {
-        self.watch(self.store.ask_stop(id), |asked| *asked)
+        self.watch(self.store.ask_stop(id), |is_running| *is_running)
     }
 
     fn asked_stops(&self, instance: &str) -> StoreFuture<'_, Vec<String>> {

@@ -143,7 +143,6 @@ impl Postgres {
         while !check.status().expect("pg_isready runs").success() {
             let log = || std::fs::read_to_string(self.folder.path().join("log"));
             assert!(began.elapsed() < MAX_START, "Postgres did not start: {:?}", log());
-            std::thread::sleep(Duration::from_millis(20));
         }
     }
 }

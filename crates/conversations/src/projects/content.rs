@@ -105,7 +105,7 @@ pub fn text_of(blocks: &[Block]) -> String {
     blocks.iter().filter_map(text).collect()
 }
 
-/// A node as the API shows it.
+/// A node as the API shows it. Many fields: each one is a member of the JSON.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeView {

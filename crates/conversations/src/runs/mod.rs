@@ -120,7 +120,8 @@ impl Runs {
         Ok(entries)
     }
 
-    /// The entries of a run after this number, those so far and those to come, whoever writes it.
+    /// The entries of a run after this number, those so far and those to come, in whichever process it
+    /// is written.
     pub fn follow(
         self: &Arc<Self>,
         id: &str,

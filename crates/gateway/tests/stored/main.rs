@@ -10,7 +10,7 @@ use throughline_gateway::settings::Unknown;
 use throughline_gateway::thinking::Envelopes;
 use throughline_testkit::{ReceivedRequest, Simulator};
 
-use crate::support::{Conversation, House, Upstream};
+use crate::support::{Conversation, Instance, Upstream};
 
 const ANTHROPIC: Upstream = Upstream::new("anthropic", "", "claude-sonnet-4-5");
 const BOUND: Upstream = Upstream::new("anthropic", "", "claude-opus-5-5");
@@ -70,7 +70,7 @@ fn check_native(blocks: &[Block]) {
 async fn wrapped_blocks_reach_their_maker_unchanged() {
     for upstream in ALL {
         let simulator = upstream.start("one").await;
-        let house = House::start(&[("a", &upstream, &simulator.url)]);
+        let house = Instance::start(&[("a", &upstream, &simulator.url)]);
         let mut conversation = Conversation::new(&upstream);
         let mut earlier = Vec::new();
         for question in ["one tool please", "7 is row blue", "9 is row green", "hidden", "plain"] {
@@ -102,10 +102,10 @@ async fn wrapped_blocks_are_restored_without_the_memory() {
     for upstream in [ANTHROPIC, GEMINI, RESPONSES, DEEPSEEK] {
         let simulator = upstream.start("one").await;
         let backends = [("a", &upstream, simulator.url.as_str())];
-        let first = House::start(&backends);
+        let first = Instance::start(&backends);
         let mut conversation = Conversation::new(&upstream);
         let reply = conversation.ask(&first, "a", "one tool please").await;
-        let second = House::start_with(&backends, Unknown::Drop);
+        let second = Instance::start_with(&backends, Unknown::Drop);
         let next = conversation.ask(&second, "a", "7 is row blue").await;
         assert_eq!(next.losses, [], "{}", upstream.dialect);
         let received = accepted(&simulator).await;
@@ -118,7 +118,7 @@ async fn wrapped_blocks_are_restored_without_the_memory() {
 #[tokio::test]
 async fn wrapped_blocks_do_not_reach_another_maker() {
     let (one, other) = (ANTHROPIC.start("one").await, ANTHROPIC.start("other").await);
-    let house = House::start(&[("a", &ANTHROPIC, &one.url), ("b", &ANTHROPIC, &other.url)]);
+    let house = Instance::start(&[("a", &ANTHROPIC, &one.url), ("b", &ANTHROPIC, &other.url)]);
     let mut conversation = Conversation::new(&ANTHROPIC);
     let reply = conversation.ask(&house, "a", "hidden").await;
     assert_eq!((reply.origin.backend.as_str(), reply.origin.domain.as_str()), ("a", "a"));
@@ -140,7 +140,7 @@ async fn wrapped_blocks_do_not_reach_another_maker() {
 #[tokio::test]
 async fn wrapped_blocks_are_known_to_the_memory() {
     let simulator = ANTHROPIC.start("one").await;
-    let house = House::start(&[("a", &ANTHROPIC, &simulator.url)]);
+    let house = Instance::start(&[("a", &ANTHROPIC, &simulator.url)]);
     let mut conversation = Conversation::new(&ANTHROPIC);
     conversation.ask(&house, "a", "ponder").await;
     for _ in 0..3 {
@@ -153,7 +153,7 @@ async fn wrapped_blocks_are_known_to_the_memory() {
 #[tokio::test]
 async fn refused_request_gives_a_problem() {
     let simulator = ANTHROPIC.start("one").await;
-    let house = House::start(&[("a", &ANTHROPIC, &simulator.url)]);
+    let house = Instance::start(&[("a", &ANTHROPIC, &simulator.url)]);
     let mut conversation = Conversation::new(&ANTHROPIC);
     conversation.request.model.clear();
     let (status, kind, body) = conversation.fail(&house, "a", "plain").await;

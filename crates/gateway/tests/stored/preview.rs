@@ -2,14 +2,14 @@
 
 use throughline_canonical::Block;
 
-use crate::support::{Conversation, House, KEY, incoming};
+use crate::support::{Conversation, Instance, KEY, incoming};
 use crate::{ALL, accepted};
 
 #[tokio::test]
 async fn preview_equals_the_request_that_is_sent_and_changes_nothing() {
     for upstream in ALL {
         let simulator = upstream.start("one").await;
-        let house = House::start(&[("a", &upstream, &simulator.url)]);
+        let house = Instance::start(&[("a", &upstream, &simulator.url)]);
         let mut conversation = Conversation::new(&upstream);
         conversation.ask(&house, "a", "one tool please").await;
         conversation.add_question("7 is row blue");
@@ -50,7 +50,7 @@ async fn preview_equals_the_request_that_is_sent_and_changes_nothing() {
 async fn report_takes_a_canonical_request() {
     let upstream = crate::ANTHROPIC;
     let simulator = upstream.start("one").await;
-    let house = House::start(&[("a", &upstream, &simulator.url)]);
+    let house = Instance::start(&[("a", &upstream, &simulator.url)]);
     let mut conversation = Conversation::new(&upstream);
     conversation.ask(&house, "a", "ponder").await;
     conversation.add_question("plain");

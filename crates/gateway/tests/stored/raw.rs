@@ -7,7 +7,7 @@ use throughline_codec::dialects::raw_reply::{RawEnd, replay};
 use throughline_gateway::reply::events::{TurnEvent, TurnEvents};
 
 use crate::ALL;
-use crate::support::{Conversation, House};
+use crate::support::{Conversation, Instance};
 
 /// Reads events until the first one with content, or to the end.
 async fn read(events: &mut TurnEvents, fold: &mut Fold, to_end: bool) {
@@ -28,7 +28,7 @@ async fn read(events: &mut TurnEvents, fold: &mut Fold, to_end: bool) {
 async fn captured_reply_reads_back_as_the_stored_blocks() {
     for upstream in ALL {
         let simulator = upstream.start("one").await;
-        let house = House::start(&[("a", &upstream, &simulator.url)]);
+        let house = Instance::start(&[("a", &upstream, &simulator.url)]);
         let mut conversation = Conversation::new(&upstream);
         conversation.add_question("hidden");
         let mut unread = conversation.send(&house, "a").await;
@@ -54,7 +54,7 @@ async fn captured_reply_reads_back_as_the_stored_blocks() {
 async fn raw_reply_remains_if_its_reader_leaves() {
     let upstream = crate::ANTHROPIC;
     let simulator = upstream.start("one").await;
-    let house = House::start(&[("a", &upstream, &simulator.url)]);
+    let house = Instance::start(&[("a", &upstream, &simulator.url)]);
     let mut conversation = Conversation::new(&upstream);
     conversation.add_question("ponder");
     let mut unread = conversation.send(&house, "a").await;

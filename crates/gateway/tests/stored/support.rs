@@ -11,7 +11,7 @@ use throughline_canonical::{
 };
 use throughline_codec::dialects::stored::Stored;
 use throughline_codec::dialects::{self, Accepted};
-use throughline_gateway::backend::{Auth, RawText, Replay, Timeouts};
+use throughline_gateway::backend::{Auth, Cache, RawText, Replay, Timeouts};
 use throughline_gateway::catalog::Catalog;
 use throughline_gateway::gateway::Stores;
 use throughline_gateway::route::Routes;
@@ -104,6 +104,7 @@ impl Upstream {
             compat: None,
             strict_settings: false,
             replay: Replay::Verbatim,
+            cache: Cache::Client,
             retries: 0,
             timeouts,
             client: Client::new(minute),
@@ -112,18 +113,18 @@ impl Upstream {
 }
 
 /// A gateway with its stores.
-pub(crate) struct House {
+pub(crate) struct Instance {
     pub(crate) gateway: Gateway,
     vault: Arc<InMemoryVault>,
 }
 
-impl House {
+impl Instance {
     /// Starts a gateway with these backends: name, provider and URL.
     pub(crate) fn start(backends: &[(&str, &Upstream, &str)]) -> Self {
         Self::start_with(backends, Unknown::Try)
     }
 
-    /// As [`House::start`], with a rule for blocks that the memory does not know.
+    /// As [`Instance::start`], with a rule for blocks that the memory does not know.
     pub(crate) fn start_with(backends: &[(&str, &Upstream, &str)], unknown: Unknown) -> Self {
         let backend =
             |(name, upstream, url): &(&str, &Upstream, &str)| Arc::new(upstream.backend(name, url));
@@ -225,7 +226,7 @@ impl Conversation {
     }
 
     /// The request, with every earlier block of a model in an envelope.
-    pub(crate) fn accepted(&self, house: &House) -> Accepted {
+    pub(crate) fn accepted(&self, house: &Instance) -> Accepted {
         let wrap = |(message, origin): &(Message, Option<Arc<Origin>>)| {
             let wrap = |block: &Block| match origin {
                 Some(origin) => house.gateway.envelopes.wrap(block.clone(), origin),
@@ -240,7 +241,7 @@ impl Conversation {
     /// Asks a question and keeps the reply.
     pub(crate) async fn ask(
         &mut self,
-        house: &House,
+        house: &Instance,
         backend: &str,
         question: &str,
     ) -> StoredReply {
@@ -261,7 +262,7 @@ impl Conversation {
     }
 
     /// Sends the conversation as it is.
-    pub(crate) async fn send(&self, house: &House, backend: &str) -> UnreadReply {
+    pub(crate) async fn send(&self, house: &Instance, backend: &str) -> UnreadReply {
         let permit = house.gateway.admit().expect("room");
         let accepted = self.accepted(house);
         match house.gateway.turn_events(incoming(backend), accepted, permit).await {
@@ -273,7 +274,7 @@ impl Conversation {
     /// Asks a question that fails. Returns status, content type and body of the error.
     pub(crate) async fn fail(
         &mut self,
-        house: &House,
+        house: &Instance,
         backend: &str,
         question: &str,
     ) -> (u16, String, Value) {
