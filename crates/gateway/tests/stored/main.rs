@@ -45,7 +45,7 @@ fn returned_text(upstream: &Upstream, block: &Block) -> Option<String> {
     // Fields of a chat reply are joined into one signature, whose parts the simulator checks.
     let joined = upstream.variant == "openrouter" || upstream.dialect == "openai_responses";
     text.filter(|_| !joined).map(|text| {
-        let quoted = serde_json::to_string(text).unwrap();
+        let quoted = serde_json::to_string(text).expect("a JSON string");
         quoted.trim_matches('"').to_owned()
     })
 }
