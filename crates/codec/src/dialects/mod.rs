@@ -42,6 +42,7 @@ pub mod openai_responses;
 pub mod passthrough;
 pub mod profile;
 pub mod raw_reply;
+pub mod resumable;
 pub(crate) mod shared;
 pub mod stored;
 pub mod ui_stream;
@@ -283,6 +284,10 @@ pub trait Session: fmt::Debug + Send + Sync {
     ) -> Option<Box<dyn ReplyRepair>> {
         None
     }
+    /// The client's id of the run that the request starts, in dialects where clients name runs.
+    fn run_name(&self) -> Option<&str> {
+        None
+    }
     /// The end of the reply to a request that asks the model nothing; `None` for all other requests.
     fn immediate_end(&self) -> Option<EndReason> {
         None
@@ -333,6 +338,14 @@ pub trait ReplyWriter: Send {
     fn wait(&mut self, _silent: Duration, out: &mut Vec<u8>) {
         self.keep_alive(out);
     }
+    /// Writes that a silence, which [`ReplyWriter::wait`] has reported, is over. The next event says it
+    /// too.
+    fn settle(&mut self, _out: &mut Vec<u8>) {}
+    /// Says the number of the next event, for dialects whose replies have numbers. Without this, they
+    /// count what they write.
+    fn number(&mut self, _number: u64) {}
+    /// Takes an event that the client does not want to see, but which the end of the reply reports.
+    fn omit(&mut self, _event: &Event<'_>) {}
     /// Writes a whole reply. Use [`ClientDialect::write_fault`] for one with a fault.
     fn whole(&self, reply: &Reply) -> Vec<u8>;
 }

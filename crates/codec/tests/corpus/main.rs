@@ -15,6 +15,7 @@
 //! - [`refusal`]: errors of providers, and what they are classified as;
 //! - [`malformed`]: requests that are refused, and the path of their mistake;
 //! - [`shared`]: the canonical requests and replies that every dialect writes and reads back;
+//! - [`resumable`]: replies that are cut and resumed, in each format of a run;
 //! - [`opaque`]: the outline of a request finds the same thinking as its reader;
 //! - [`text`]: raw text of models, by family.
 //!
@@ -35,6 +36,7 @@ mod malformed;
 mod opaque;
 mod raw_reply;
 mod refusal;
+mod resumable;
 mod rules;
 mod shared;
 mod text;

@@ -87,6 +87,10 @@ impl Session for RunSession {
         let run = self.0.clone().unwrap_or_else(|| run::Run::of(request, identity));
         Box::new(client_reply::Writer::new(run, request, identity))
     }
+
+    fn run_name(&self) -> Option<&str> {
+        self.0.as_ref().map(|run| run.id.as_str())
+    }
 }
 
 /// The backend in a path `/ag-ui/{backend}`; empty if it names none. `None` for other paths.

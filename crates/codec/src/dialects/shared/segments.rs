@@ -40,7 +40,7 @@ pub fn decode(text: &str) -> String {
 }
 
 /// Reads a query parameter.
-pub(crate) fn query_value(query: &str, name: &str) -> Option<String> {
+pub fn query_value(query: &str, name: &str) -> Option<String> {
     let mut pairs = query.split('&').filter_map(|pair| pair.split_once('='));
     pairs.find(|(found, _)| *found == name).map(|(_, value)| decode(value))
 }

@@ -91,9 +91,7 @@ impl Writer {
         if !std::mem::replace(&mut self.started, true) {
             self.run.start(&self.identity, out);
         }
-        if self.activity.waits() {
-            self.activity.go_on(out);
-        }
+        self.settle(out);
     }
 
     /// Creates a unique message id.
@@ -453,6 +451,12 @@ impl ReplyWriter for Writer {
                 self.run.start(&self.identity, out);
             }
             self.activity.wait(silent, self.within(), out);
+        }
+    }
+
+    fn settle(&mut self, out: &mut Vec<u8>) {
+        if self.activity.waits() {
+            self.activity.go_on(out);
         }
     }
 

@@ -25,9 +25,10 @@ pub(super) struct Writer {
     /// Whether the client wants no reasoning, only signatures.
     pub(super) hidden: bool,
     open: OpenBlocks<OpenBlock>,
-    /// Numbers of blocks and lines so far.
+    /// The number of blocks so far.
     blocks: usize,
-    lines: usize,
+    /// The number of the last line.
+    lines: u64,
     /// Whether there was text or a call.
     answered: bool,
     report: EndReport,
@@ -127,7 +128,15 @@ impl Writer {
                 self.grow(index, text, out);
             }
             (BlockKind::Call(call), Delta::ToolArguments(text)) => call.arguments.push_str(text),
-            (_, Delta::Signature(value)) => value.as_ref().clone_into(&mut open.signature),
+            (kind, Delta::Signature(value)) => {
+                value.as_ref().clone_into(&mut open.signature);
+                if matches!(kind, BlockKind::Text { .. }) && !open.begun && !value.is_empty() {
+                    // Otherwise the client could not know that the signature belongs to a text.
+                    open.begun = true;
+                    let number = open.number;
+                    self.line("text", "", b"", number, out);
+                }
+            }
             (BlockKind::Text { .. }, Delta::Citation(citation)) => {
                 let number = open.number;
                 let Some(url) = &citation.url else { return };
@@ -174,10 +183,6 @@ impl Writer {
         if open.signature.is_empty() {
             return;
         }
-        if matches!(open.kind, BlockKind::Text { .. }) && !open.begun {
-            // Otherwise the client could not know that the signature belongs to a text.
-            self.line("text", "", b"", open.number, out);
-        }
         self.line("thinking_signature", &open.signature, b"", open.number, out);
     }
 
@@ -216,8 +221,9 @@ impl Writer {
         if let Some(fault) = fault_of_end(reason) {
             self.fault(&fault, out);
         }
-        for open in self.open.take() {
-            self.finish(&open, out);
+        let open = self.open.take();
+        if !reason.is_cancelled() {
+            open.for_each(|open| self.finish(&open, out));
         }
         self.ended = true;
         out.extend_from_slice(b"{\"type\":\"done\",\"reason\":\"");
@@ -262,6 +268,7 @@ pub(super) fn done_word(
         (Some(_), _) | (None, EndReason::Failed) => "error",
         (None, EndReason::Length) => "truncated",
         (None, EndReason::Refusal) => "completed",
+        (None, reason) if reason.is_cancelled() => "cancelled",
         (None, _) if !answered => "empty",
         (None, _) => "completed",
     }
@@ -310,6 +317,23 @@ impl ReplyWriter for Writer {
     fn keep_alive(&mut self, out: &mut Vec<u8>) {
         if !self.ended {
             out.extend_from_slice(KEEP_ALIVE);
+        }
+    }
+
+    fn number(&mut self, number: u64) {
+        self.lines = number.saturating_sub(1);
+    }
+
+    /// The blocks keep their numbers, and the reply is not empty.
+    fn omit(&mut self, event: &Event<'_>) {
+        if let Event::BlockStarted { block, .. } = event {
+            self.blocks += usize::from(!matches!(block, BlockStart::Opaque { .. }));
+            self.answered |= matches!(block, BlockStart::ToolCall { .. });
+        }
+        if let Event::BlockStarted { block: BlockStart::Text { text }, .. }
+        | Event::BlockDelta { delta: Delta::Text(text), .. } = event
+        {
+            self.answered |= !text.is_empty();
         }
     }
 

@@ -270,6 +270,7 @@ fn finish_word(reason: &EndReason, called: bool) -> &'static str {
         EndReason::Refusal => "content-filter",
         EndReason::Failed | EndReason::Cut => "error",
         EndReason::ToolCalls => "tool-calls",
+        reason if reason.is_cancelled() => "other",
         _ if called => "tool-calls",
         EndReason::Stop | EndReason::StopSequence => "stop",
         EndReason::Pause | EndReason::Other(_) => "other",
