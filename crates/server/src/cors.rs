@@ -19,7 +19,8 @@ const REQUEST_PRIVATE_NETWORK: HeaderName =
     HeaderName::from_static("access-control-request-private-network");
 const ALLOW_PRIVATE_NETWORK: HeaderName =
     HeaderName::from_static("access-control-allow-private-network");
-const ALLOWED_METHODS: HeaderValue = HeaderValue::from_static("GET, HEAD, POST, DELETE, OPTIONS");
+const ALLOWED_METHODS: HeaderValue =
+    HeaderValue::from_static("GET, HEAD, POST, PATCH, DELETE, OPTIONS");
 /// Browsers accept `*` here because no cookies are involved.
 const ALL_HEADERS: HeaderValue = HeaderValue::from_static("*");
 /// Seconds a browser may cache a preflight; most browsers cap it at two hours.

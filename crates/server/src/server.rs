@@ -14,7 +14,7 @@ use crate::commands::Failure;
 use crate::config::Config;
 use crate::signals::Signals;
 use crate::wiring::App;
-use crate::{admin_api, client_api, cors, guard};
+use crate::{admin_api, client_api, cors, guard, projects_api};
 
 /// How long the clients of requests that were cut off may take to receive the error.
 const CUT_TIMEOUT: Duration = Duration::from_secs(2);
@@ -91,6 +91,7 @@ fn routes(app: Arc<App>) -> Router {
         .route("/healthz", get(admin_api::healthz))
         .route("/readyz", get(admin_api::readyz))
         .route("/metrics", get(admin_api::metrics))
+        .merge(projects_api::routes())
         .fallback(client_api::dispatch)
         .layer(middleware::from_fn_with_state(app.clone(), cors::cors_layer))
         .layer(middleware::from_fn_with_state(app.clone(), guard::check_host_and_origin))

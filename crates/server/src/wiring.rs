@@ -10,6 +10,7 @@ use std::time::Duration;
 use http::{HeaderMap, HeaderValue, Uri};
 use parking_lot::{Mutex, RwLock};
 use throughline_canonical::Fault;
+use throughline_conversations::projects::{ProjectSettings, Projects};
 use throughline_conversations::responses::Responses;
 use throughline_conversations::runs::Runs;
 use throughline_conversations::runs::abandoned::CloseRun;
@@ -46,6 +47,8 @@ pub struct App {
     pub runs: Arc<Runs>,
     /// Message threads, stored for clients that send no history.
     pub threads: Arc<Threads>,
+    /// Projects: conversations with branches.
+    pub projects: Arc<Projects>,
     /// Slots for open WebSockets.
     pub sockets: Arc<Semaphore>,
     /// How long requests in progress may go on after a stop signal.
@@ -143,7 +146,9 @@ impl App {
         let conversations = Arc::new(conversations);
         let runs = Arc::new(Runs::new(conversations.clone()));
         let responses = Arc::new(Responses::new(gateway.clone(), runs.clone(), time));
-        let closers: Vec<Arc<dyn CloseRun>> = vec![responses.clone()];
+        let projects = Projects::new(gateway.clone(), runs.clone(), project_settings(config));
+        let projects = Arc::new(projects);
+        let closers: Vec<Arc<dyn CloseRun>> = vec![responses.clone(), projects.clone()];
         runs.close_left_runs(&closers).await;
         tokio::spawn(runs.clone().watch_instances(closers));
         let threads = Threads::new(gateway.clone(), conversations.clone(), config.threads);
@@ -153,6 +158,7 @@ impl App {
             responses,
             runs,
             threads: Arc::new(threads),
+            projects,
             sockets: Arc::new(Semaphore::new(config.limits.streams)),
             shutdown_grace: RwLock::new(config.shutdown_grace),
             hosts: RwLock::new(Hosts::new(listen, &config.allowed_hosts)),
@@ -172,6 +178,7 @@ impl App {
         let catalog = catalog(config)?.sharing(&self.gateway.settings().catalog);
         let settings = settings(config, catalog, &self.simulators).await?;
         self.gateway.configure(settings).await.map_err(BuildError::Refused)?;
+        self.projects.configure(project_settings(config));
         *self.hosts.write() = Hosts::new(self.listen, &config.allowed_hosts);
         *self.origins.write() = Origins::new(&config.cors_origins);
         *self.shutdown_grace.write() = config.shutdown_grace;
@@ -262,6 +269,14 @@ async fn record_key(store: &dyn Store, snapshot: &Snapshot, keyring: &Keyring) {
     let written = store.write(vec![Change::Fact(keyring::FACT.to_owned(), Some(key))]).await;
     if let Err(error) = written {
         tracing::warn!(error = &error as &dyn std::error::Error, "cannot record the newest key");
+    }
+}
+
+fn project_settings(config: &Config) -> ProjectSettings {
+    ProjectSettings {
+        provider: config.projects.provider.clone(),
+        model: config.projects.model.clone(),
+        ..ProjectSettings::default()
     }
 }
 

@@ -121,6 +121,10 @@ pub struct RunView {
     pub project_id: String,
     /// The id of the branch.
     pub branch_id: String,
+    /// The backend that answers.
+    pub provider: String,
+    /// The model that answers.
+    pub model: String,
     /// The node of the answer. `null` if nothing arrived.
     pub node_id: Option<String>,
     /// Token counts.
@@ -461,6 +465,8 @@ impl Projects {
             status: run.status,
             project_id: content.project,
             branch_id: content.branch,
+            provider: content.provider,
+            model: content.model,
             node_id: has_node.then_some(content.node),
             usage: content.usage,
             cost: None,
@@ -489,6 +495,15 @@ impl Projects {
             Problem::not_found("run", id)
                 .hint("logs of runs are kept for `runs.retention`; the answer is in its node")
         })
+    }
+
+    /// Whether the log of a run has an entry of this number.
+    pub async fn has_entry(&self, id: &str, number: u64) -> Result<bool, Problem> {
+        if let Some(live) = self.runs.live(id) {
+            return Ok(live.last_number().is_some_and(|last| last >= number));
+        }
+        let entries = self.runs.stored_entries(id, number.checked_sub(1)).await?;
+        Ok(!entries.is_empty())
     }
 
     /// The log of runs.

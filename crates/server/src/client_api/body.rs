@@ -17,7 +17,7 @@ const MAX_DRAIN_BYTES: usize = 256 << 20;
 const MAX_DRAIN_TIME: Duration = Duration::from_secs(10);
 
 /// Reads a whole body of at most `limit` bytes.
-pub(super) async fn read_body(mut body: Body, limit: usize) -> Result<Bytes, Fault> {
+pub async fn read_body(mut body: Body, limit: usize) -> Result<Bytes, Fault> {
     let expected = body.size_hint().lower().min(MAX_RESERVED_BYTES);
     let mut limited = Limited::new(&mut body, limit);
     let mut bytes = BytesMut::new();

@@ -8,7 +8,9 @@ use throughline_codec::text::{OnError, ReasoningFormat};
 use throughline_gateway::backend::{Cache, Compat, Replay};
 use throughline_gateway::settings::{Policy, ToolThinking, Unknown};
 
-use super::settings::{Dialect, Format, Level, PASSTHROUGH, Passthrough, ReasoningField};
+use super::settings::{
+    Dialect, Format, Level, PASSTHROUGH, Passthrough, ProjectMode, ReasoningField,
+};
 
 /// An enum that is written as a string in the configuration.
 pub trait ConfigEnum: Copy + 'static {
@@ -122,6 +124,24 @@ impl ConfigEnum for Compat {
     }
 }
 
+impl ConfigEnum for ProjectMode {
+    const FIRST: Self = Self::Managed;
+
+    fn names() -> Vec<&'static str> {
+        vec![Self::Managed.name()]
+    }
+
+    fn from_name(name: &str) -> Option<Self> {
+        (name == Self::Managed.name()).then_some(Self::Managed)
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Managed => "managed",
+        }
+    }
+}
+
 impl ConfigEnum for Passthrough {
     const FIRST: Self = Self;
 
@@ -171,5 +191,6 @@ mod tests {
         check::<OnError>();
         check::<Compat>();
         check::<Passthrough>();
+        check::<ProjectMode>();
     }
 }

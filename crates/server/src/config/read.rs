@@ -93,6 +93,7 @@ fn read_tree(
             limit: responses.value::<Size>("limit", report).0,
         },
         threads: threads.value("retention", report),
+        projects: routes::read_projects(top, report),
         limits: Limits {
             body: limits.value::<Size>("body", report).in_memory(),
             json_depth: limits.value("json_depth", report),

@@ -1,4 +1,4 @@
-//! Reads the `[route]` table, and checks that every backend in it exists.
+//! Reads the `[route]` table and the defaults of projects, and checks that every backend in it exists.
 
 use throughline_gateway::backend::Auth;
 use throughline_gateway::route::{Routes, Rule};
@@ -6,17 +6,13 @@ use throughline_gateway::route::{Routes, Rule};
 use super::address;
 use super::diagnostic::{Problem, Report, one_of, shown};
 use super::document::Node;
-use super::settings::Backend;
+use super::settings::{Backend, ProjectDefaults, ProjectMode};
 use super::suggest;
 use super::values::{LocatedText, Section};
 
 /// Reads the routes. Backends with mistakes count as existing, so that one mistake is reported once.
 pub(super) fn read(top: Section<'_>, backends: &[Backend], report: &mut Report<'_>) -> Routes {
-    let names: Vec<&str> = top
-        .tables("backend")
-        .iter()
-        .filter_map(|backend| backend.node("name").and_then(Node::as_text))
-        .collect();
+    let names = backend_names(top);
     let section = top.table("route");
     let known = |written: LocatedText, report: &mut Report<'_>| {
         check_backend(&written, &names, report);
@@ -58,6 +54,27 @@ pub(super) fn read(top: Section<'_>, backends: &[Backend], report: &mut Report<'
     };
     let cool_down = section.value("cool_down", report);
     Routes { default: default.unwrap_or_else(first), rules, fallback, cool_down }
+}
+
+/// Reads the defaults of new projects.
+pub(super) fn read_projects(top: Section<'_>, report: &mut Report<'_>) -> ProjectDefaults {
+    let section = top.table("projects");
+    let provider: Option<LocatedText> = section.optional("provider", report);
+    if let Some(written) = &provider {
+        check_backend(written, &backend_names(top), report);
+    }
+    // There is only one mode so far.
+    let _: ProjectMode = section.choice("mode", report);
+    ProjectDefaults {
+        provider: provider.map(|written| written.text).unwrap_or_default(),
+        model: section.value("model", report),
+    }
+}
+
+/// The names of all backends, also of those with mistakes.
+fn backend_names(top: Section<'_>) -> Vec<&str> {
+    let backends = top.tables("backend").into_iter();
+    backends.filter_map(|backend| backend.node("name").and_then(Node::as_text)).collect()
 }
 
 /// Notes about fallbacks that are never used, because the caller's key may not go to another origin.

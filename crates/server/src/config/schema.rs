@@ -11,7 +11,7 @@ use throughline_gateway::backend::{Cache, Compat, Replay};
 use throughline_gateway::settings::{Policy, ToolThinking, Unknown};
 
 use super::config_enum::ConfigEnum;
-use super::settings::{Dialect, Format, Level, Passthrough, ReasoningField};
+use super::settings::{Dialect, Format, Level, Passthrough, ProjectMode, ReasoningField};
 use super::{units, upstream};
 
 /// One key.
@@ -169,10 +169,10 @@ pub(super) const ROWS: &[Row] = &[
     planned("redis", Table, Unset, "The bus between instances."),
     planned("redis.url", Text("URL"), Unset, "Address of the Redis server."),
 
-    planned("projects", Table, Unset, "Defaults of new projects."),
-    planned("projects.provider", Text("backend"), Derived("`route.default`"), "The backend."),
-    planned("projects.model", Text("string"), Derived("that backend's `default_model`"), "The model."),
-    planned("projects.mode", OneOf(|| vec!["managed", "sealed"]), Toml(r#""managed""#), "Who holds the key."),
+    available("projects", Table, Unset, "Defaults of new [projects](conversations.md)."),
+    available("projects.provider", Text("backend"), Derived("`route.default`"), "The backend of a first branch that names none."),
+    available("projects.model", Text("string"), Derived("that backend's `default_model`"), "The model of a first branch that names neither a provider nor a model."),
+    available("projects.mode", OneOf(ProjectMode::names), Toml(r#""managed""#), "Who holds the key: this server."),
 
     planned("mcp", TableList, Unset, "An MCP tool server."),
     planned("mcp.name", Text("string"), Required, "Its name."),

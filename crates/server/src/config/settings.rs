@@ -47,6 +47,8 @@ pub struct Config {
     pub responses: Retention,
     /// How long message threads are stored after their last turn.
     pub threads: Duration,
+    /// Defaults of new projects.
+    pub projects: ProjectDefaults,
     /// Limits for requests.
     pub limits: Limits,
     /// What the debug log contains.
@@ -81,6 +83,22 @@ impl std::fmt::Debug for StoreUrl {
             Self::Postgres(_) => formatter.write_str("Postgres"),
         }
     }
+}
+
+/// Defaults of new projects.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProjectDefaults {
+    /// The backend of a first branch that names none; empty for the default backend.
+    pub provider: String,
+    /// Its model; empty for the default model of the backend.
+    pub model: String,
+}
+
+/// Who holds the key of a project.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ProjectMode {
+    /// This server.
+    Managed,
 }
 
 /// What is logged, and in which format.

@@ -1,0 +1,81 @@
+//! The conversation API under `/api`. The handlers are thin: [`throughline_conversations::projects`]
+//! does the work.
+//!
+//! - `call` reads requests and writes errors;
+//! - `projects`, `branches`, `nodes`, `turns`, `runs`, `providers`: the handlers, by noun;
+//! - `stream` writes the events of a run in the format that the caller wants, `numbered` gives them
+//!   cursors.
+
+mod branches;
+mod call;
+mod nodes;
+mod numbered;
+mod projects;
+mod providers;
+mod runs;
+mod stream;
+mod turns;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::Request;
+use axum::routing::{get, patch, post};
+use throughline_canonical::FaultKind;
+use throughline_conversations::projects::problem::Problem;
+
+use self::call::Refusal;
+use crate::wiring::App;
+
+/// The routes under `/api`. Ollama's paths there are not among them.
+pub fn routes() -> Router<Arc<App>> {
+    Router::new()
+        .nest("/api/projects", project_routes())
+        .nest("/api/runs", run_routes())
+        .route("/api/providers", get(providers::list))
+        .method_not_allowed_fallback(wrong_method)
+}
+
+fn project_routes() -> Router<Arc<App>> {
+    Router::new()
+        .route("/", get(projects::list).post(projects::create))
+        .route("/{id}", get(projects::read).patch(projects::change).delete(projects::delete))
+        .route("/{id}/restore", post(projects::restore))
+        .route("/{id}/branches", get(branches::list).post(branches::create))
+        .route("/{id}/branches/{name}", patch(branches::change).delete(branches::delete))
+        .route("/{id}/branches/{name}/restore", post(branches::restore))
+        .route("/{id}/nodes", get(nodes::list))
+        .route("/{id}/nodes/{node}", get(nodes::read).patch(nodes::change))
+        .route("/{id}/nodes/{node}/raw", get(nodes::raw))
+        .route("/{id}/graph", get(nodes::graph))
+        .route("/{id}/chat", post(turns::chat))
+        .route("/{id}/edit", post(turns::edit))
+        .route("/{id}/regenerate", post(turns::regenerate))
+        .route("/{id}/preview", post(turns::preview))
+        .route("/{id}/merge", post(branches::merge))
+        .method_not_allowed_fallback(wrong_method)
+        .fallback(unknown_path)
+}
+
+fn run_routes() -> Router<Arc<App>> {
+    Router::new()
+        .route("/{id}", get(runs::read))
+        .route("/{id}/events", get(runs::events))
+        .route("/{id}/stop", post(runs::stop))
+        .method_not_allowed_fallback(wrong_method)
+        .fallback(unknown_path)
+}
+
+/// Answers 405. The header `allow` names the methods of the path.
+async fn wrong_method(request: Request) -> Refusal {
+    let (method, path) = (request.method(), call::full_path(&request));
+    let message = format!("`{path}` does not accept {method}");
+    let problem = Problem::new(FaultKind::WrongMethod, "wrong-method", message);
+    problem.hint("the header `allow` lists the methods of this path").into()
+}
+
+async fn unknown_path(request: Request) -> Refusal {
+    let message = format!("no such path `{}`", call::full_path(&request));
+    let problem = Problem::new(FaultKind::NotFound, "no-such-path", message);
+    problem.hint("/api/docs lists all paths").into()
+}

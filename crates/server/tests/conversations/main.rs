@@ -1,0 +1,10 @@
+//! The conversation API over real HTTP: projects, branches, nodes, turns and runs, with strict
+//! simulators as providers.
+
+#[allow(dead_code, reason = "the matrix uses all of it")]
+#[path = "../matrix/upstreams.rs"]
+mod upstreams;
+
+mod support;
+
+mod tutorial;
