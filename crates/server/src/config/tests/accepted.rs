@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::*;
+use crate::config::settings::ProjectDefaults;
 
 #[test]
 fn empty_file_has_all_defaults() {
@@ -42,6 +43,7 @@ fn empty_file_has_all_defaults() {
             tool_thinking: ToolThinking::Auto,
         },
         reasoning_fields: vec![ReasoningField::Reasoning, ReasoningField::ReasoningContent],
+        projects: ProjectDefaults { provider: String::new(), model: String::new() },
         store: Store {
             url: StoreUrl::Sqlite("/users/ada/.local/share/throughline/throughline.db".into()),
             raw: true,
