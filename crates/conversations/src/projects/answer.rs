@@ -197,10 +197,16 @@ impl Answer {
     async fn commit_end(&self, driven: &Driven) -> Result<Outcome, StoreError> {
         let store = &self.projects.sealed_store.store;
         let content = RunContent { usage: Some(driven.reply.usage), ..self.content.clone() };
+        // A reply without content is no answer, whatever its provider says about it.
+        let is_empty = !has_content(&driven.reply.content);
+        let status = match driven.status {
+            RunStatus::Completed if is_empty => RunStatus::Error,
+            status => status,
+        };
         let end = RunEnd {
             run: self.id.clone(),
             epoch: self.epoch,
-            status: driven.status,
+            status,
             expires: Some(expires(unix_ms(), self.retention)),
             sealed: self.projects.sealed_store.seal(SealedKind::Run, &self.id, &content),
         };
