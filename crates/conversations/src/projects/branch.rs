@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use serde::{Deserialize, Serialize};
 use throughline_gateway::unix_ms;
+use utoipa::ToSchema;
 
 use super::Projects;
 use super::ids::new_id;
@@ -17,7 +18,7 @@ const NODE_PAGE: usize = 1_000;
 pub(super) const MAX_PATH: usize = 1_000_000;
 
 /// A new branch.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, ToSchema)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 pub struct NewBranch {
     /// The name.
@@ -31,8 +32,8 @@ pub struct NewBranch {
 }
 
 /// A change of a branch.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
+#[derive(Clone, Debug, Default, Deserialize, ToSchema)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 pub struct BranchChange {
     /// The new name.
     pub name: Option<String>,
@@ -49,7 +50,7 @@ pub struct BranchChange {
 }
 
 /// A branch as the API shows it.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct BranchView {
     /// The name.

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use throughline_canonical::{Block, EndReason, Fault, Loss, Origin, Usage};
 use throughline_codec::dialects::content_blocks;
+use utoipa::ToSchema;
 
 use crate::store::{Node, NodeRole, NodeStatus};
 
@@ -106,7 +107,7 @@ pub fn text_of(blocks: &[Block]) -> String {
 }
 
 /// A node as the API shows it. Many fields: each one is a member of the JSON.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeView {
     /// The id.
@@ -120,6 +121,7 @@ pub struct NodeView {
     /// The text.
     pub content: String,
     /// The blocks, in order.
+    #[schema(value_type = Vec<Object>)]
     pub content_blocks: Vec<Value>,
     /// The backend that made it.
     pub provider: Option<String>,
@@ -140,6 +142,7 @@ pub struct NodeView {
     #[serde(rename = "thinking_content", skip_serializing_if = "Option::is_none")]
     pub thinking_content: Option<String>,
     /// Token counts.
+    #[schema(value_type = Option<Object>)]
     pub usage: Option<Usage>,
     /// Whether the reply was stopped or cut.
     pub interrupted: bool,
@@ -147,9 +150,11 @@ pub struct NodeView {
     pub starred: bool,
     /// The error that ended it.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
     pub error: Option<Value>,
     /// What was lost between here and the provider.
     #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schema(value_type = Vec<Object>)]
     pub losses: Vec<Loss>,
     /// When it was created, in milliseconds since 1970.
     pub created_at: u64,

@@ -10,6 +10,7 @@ use std::collections::HashMap;
 use serde::Serialize;
 use throughline_canonical::{Block, Message, Role};
 use throughline_gateway::thinking::Envelopes;
+use utoipa::ToSchema;
 
 use super::content::NodeContent;
 use crate::store::{NodeFacts, NodeRole, NodeStatus};
@@ -33,7 +34,7 @@ pub struct PastNode {
 }
 
 /// How a node goes into the request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Form {
     /// As its maker wrote it.
@@ -45,7 +46,7 @@ pub enum Form {
 }
 
 /// Why a node goes into the request in its form.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Why {
     /// It is of the branch's own provider and model, or of a person.
@@ -61,7 +62,7 @@ pub enum Why {
 }
 
 /// What becomes of one node.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub struct NodeUse {
     /// The node.
     pub node: String,

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 
 use serde::Serialize;
 use serde_json::value::RawValue;
+use utoipa::ToSchema;
 
 use super::Projects;
 use super::branch::MAX_PATH;
@@ -34,7 +35,7 @@ pub enum Order {
 }
 
 /// A page of the history of a branch.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct HistoryPage {
     /// The nodes.
     pub nodes: Vec<NodeView>,
@@ -43,7 +44,7 @@ pub struct HistoryPage {
 }
 
 /// The shape of a project.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct Graph {
     /// The nodes, in the order in which they were made.
     pub nodes: Vec<GraphNode>,
@@ -54,7 +55,7 @@ pub struct Graph {
 }
 
 /// A node without its content.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct GraphNode {
     /// The id.
@@ -82,7 +83,7 @@ pub struct GraphNode {
 }
 
 /// A place where a searched text was found.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Match {
     /// The node.

@@ -3,6 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 use throughline_canonical::Block;
+use utoipa::ToSchema;
 
 use super::Projects;
 use super::branch::busy;
@@ -15,7 +16,7 @@ use crate::store::{Commit, Move, NodeRole, Outcome};
 const MAX_EXCERPT: usize = 4_000;
 
 /// A merge of two branches.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, ToSchema)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 pub struct Merge {
     /// The branch whose result is taken over.
@@ -29,7 +30,7 @@ pub struct Merge {
 }
 
 /// What a merge did.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Merged {
     /// The new head of the branch.

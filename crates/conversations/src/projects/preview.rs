@@ -3,6 +3,7 @@
 use serde::Serialize;
 use throughline_codec::dialects::stored::Stored;
 use throughline_gateway::plan::preview::Preview;
+use utoipa::ToSchema;
 
 use super::answer::RunContent;
 use super::context::NodeUse;
@@ -12,7 +13,7 @@ use super::turn::{ChatRequest, facts_of, read_part};
 use super::{Caller, Projects};
 
 /// What would be sent.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 pub struct ChatPreview {
     /// What becomes of each node of the branch, oldest first.
     pub nodes: Vec<NodeUse>,
@@ -20,6 +21,7 @@ pub struct ChatPreview {
     pub tokens: u64,
     /// The request and the fate of each block.
     #[serde(flatten)]
+    #[schema(value_type = Object)]
     pub preview: Preview,
 }
 

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use throughline_gateway::unix_ms;
+use utoipa::ToSchema;
 
 use super::ids::new_id;
 use super::problem::Problem;
@@ -19,7 +20,7 @@ const SEARCH_PAGE: usize = 200;
 const MAX_SEARCHED: usize = 5_000;
 
 /// A new project.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, ToSchema)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 pub struct NewProject {
     /// The title.
@@ -35,7 +36,7 @@ pub struct NewProject {
 }
 
 /// A change of a project.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, ToSchema)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 pub struct ProjectChange {
     /// The new title.
@@ -69,7 +70,7 @@ pub(super) struct ProjectContent {
 }
 
 /// A project as the API shows it.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ProjectView {
     /// The id.
@@ -95,7 +96,7 @@ pub struct ProjectView {
 }
 
 /// A page of projects.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct ProjectList {
     /// The projects, newest first.
     pub projects: Vec<ProjectView>,

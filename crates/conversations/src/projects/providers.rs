@@ -4,11 +4,12 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use throughline_gateway::backend::Backend;
 use throughline_gateway::catalog::{Catalog, Form, Shows};
+use utoipa::ToSchema;
 
 use super::Projects;
 
 /// A provider as the API shows it.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ProviderView {
     /// The id: the name of the backend.
@@ -29,12 +30,13 @@ pub struct ProviderView {
 }
 
 /// A model as the API shows it.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ModelView {
     /// The name.
     pub id: String,
     /// How thinking is set, and what is shown of it.
+    #[schema(value_type = Object)]
     pub thinking: Value,
     /// The context length in tokens, if known.
     pub context: Option<u64>,

@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
-use throughline_canonical::{Block, Request, Usage};
+use throughline_canonical::{Block, Fault, Loss, LossReason, LossSubject, Request, Usage};
 use throughline_codec::dialects::stored::Stored;
 use throughline_codec::dialects::{ClientDialect, RequestParts};
 use throughline_gateway::unix_ms;
+use utoipa::ToSchema;
 
 use super::answer::{Answer, RunContent};
 use super::branch::{busy, name_taken};
@@ -23,8 +24,9 @@ use crate::store::{
     Run, RunStatus,
 };
 
-/// A chat turn.
-#[derive(Clone, Debug, Default, Deserialize)]
+/// A chat turn. Other members are settings: `thinking`, `tools`, `max_tokens` and others, as in
+/// `/ndjson/chat`.
+#[derive(Clone, Debug, Default, Deserialize, ToSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ChatRequest {
     /// The name of the branch. Empty: `main`.
@@ -45,11 +47,12 @@ pub struct ChatRequest {
     pub auto_branch: bool,
     /// Settings of the request: `thinking`, `tools`, `max_tokens` and others, as in `/ndjson/chat`.
     #[serde(flatten)]
+    #[schema(ignore)]
     pub settings: Map<String, Value>,
 }
 
 /// The result of a tool call.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ToolResult {
     /// The id of the call.
@@ -62,7 +65,7 @@ pub struct ToolResult {
 }
 
 /// An edit of what a user said: a new branch with the new words.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, ToSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct EditRequest {
     /// The node whose words are replaced.
@@ -79,11 +82,12 @@ pub struct EditRequest {
     pub client_request_id: Option<String>,
     /// Settings of the request.
     #[serde(flatten)]
+    #[schema(ignore)]
     pub settings: Map<String, Value>,
 }
 
 /// Asks for another answer to the same words.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, ToSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct RegenerateRequest {
     /// The answer that gets a sibling.
@@ -94,6 +98,7 @@ pub struct RegenerateRequest {
     pub client_request_id: Option<String>,
     /// Settings of the request. Those of the turn are used where it has none.
     #[serde(flatten)]
+    #[schema(ignore)]
     pub settings: Map<String, Value>,
 }
 
@@ -110,7 +115,7 @@ pub struct StartedRun {
 }
 
 /// A run as the API shows it.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RunView {
     /// The id.
@@ -128,6 +133,7 @@ pub struct RunView {
     /// The node of the answer. `null` if nothing arrived.
     pub node_id: Option<String>,
     /// Token counts.
+    #[schema(value_type = Option<Object>)]
     pub usage: Option<Usage>,
     /// The cost in US dollars, if the prices are known.
     pub cost: Option<f64>,
@@ -607,6 +613,13 @@ fn read_request(settings: Map<String, Value>, content: &[Value]) -> Result<UserP
         }
         Problem::from(fault)
     })?;
+    // A member that nothing reads is a mistake of the caller: nobody would notice its loss.
+    let unknown = Loss::of_part(LossSubject::Member, LossReason::NoWord);
+    if accepted.losses.contains(&unknown) {
+        let names: Vec<String> = settings.keys().map(|name| format!("`{name}`")).collect();
+        let wrong = format!("one of the members {} is unknown", names.join(", "));
+        return Err(Problem::from(Fault::invalid(wrong)));
+    }
     let messages = std::mem::take(&mut accepted.request.messages);
     let blocks = messages.into_iter().flat_map(|message| message.content).collect();
     Ok(UserPart { blocks, request: accepted.request, settings })

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use throughline_canonical::Usage;
+use utoipa::ToSchema;
 
 /// The owner: a fingerprint of the caller's key.
 pub type Owner = String;
@@ -78,7 +79,7 @@ pub struct NodeFacts {
 }
 
 /// The author of a node.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum NodeRole {
     /// The operator.
@@ -91,7 +92,7 @@ pub enum NodeRole {
 }
 
 /// Whether a node is complete.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum NodeStatus {
     /// Nothing is missing.

@@ -1,6 +1,7 @@
 //! Runs: replies that are being written, with a log of their events.
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use super::node::{Move, Node, Owner, Reference};
 
@@ -32,7 +33,7 @@ pub struct Run {
 }
 
 /// Whether a run is in progress, or how it ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RunStatus {
     /// It is in progress.

@@ -6,21 +6,27 @@ use http::StatusCode;
 use serde::{Deserialize, Serialize};
 use throughline_conversations::projects::{BranchChange, BranchView, Merge, Merged, NewBranch};
 
+use utoipa::{IntoParams, ToSchema};
+
 use super::call::{Body, Call, Names, Refusal, page};
+use super::openapi::Refused;
 use super::projects::DeleteQuery;
 
 /// Which branches to list.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 pub(super) struct ListQuery {
     /// Whether to list deleted branches instead.
     #[serde(default)]
     deleted: bool,
+    /// The largest number of entries, 1 to 1000. Default: 100.
     limit: Option<usize>,
+    /// The value of `next` of the page before.
     after: Option<String>,
 }
 
 /// A page of branches.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 pub(super) struct BranchList {
     /// The branches: pinned ones first, then in the order in which they were made.
     branches: Vec<BranchView>,
@@ -28,7 +34,14 @@ pub(super) struct BranchList {
     next: Option<String>,
 }
 
-/// `GET /api/projects/{id}/branches`
+/// Lists branches: pinned ones first, then in the order in which they were made.
+#[utoipa::path(
+    get,
+    path = "/api/projects/{id}/branches",
+    tag = "branches",
+    params(("id" = String, Path, description = "The id of the project"), ListQuery),
+    responses((status = 200, description = "Branches, pinned ones first", body = BranchList), Refused)
+)]
 pub(super) async fn list(
     call: Call,
     Names(id): Names<String>,
@@ -46,7 +59,15 @@ pub(super) async fn list(
     Ok(Json(BranchList { branches, next }))
 }
 
-/// `POST /api/projects/{id}/branches`: a new branch. It copies no nodes.
+/// Creates a branch. It copies no nodes.
+#[utoipa::path(
+    post,
+    path = "/api/projects/{id}/branches",
+    tag = "branches",
+    params(("id" = String, Path, description = "The id of the project")),
+    request_body = NewBranch,
+    responses((status = 201, description = "The branch", body = BranchView), Refused)
+)]
 pub(super) async fn create(
     call: Call,
     Names(id): Names<String>,
@@ -56,7 +77,15 @@ pub(super) async fn create(
     Ok((StatusCode::CREATED, Json(branch)))
 }
 
-/// `PATCH /api/projects/{id}/branches/{name}`: renames or marks a branch.
+/// Renames or marks a branch.
+#[utoipa::path(
+    patch,
+    path = "/api/projects/{id}/branches/{name}",
+    tag = "branches",
+    params(("id" = String, Path, description = "The id of the project"), ("name" = String, Path, description = "The name of the branch")),
+    request_body = BranchChange,
+    responses((status = 200, description = "The changed branch", body = BranchView), Refused)
+)]
 pub(super) async fn change(
     call: Call,
     Names((id, name)): Names<(String, String)>,
@@ -65,8 +94,14 @@ pub(super) async fn change(
     Ok(Json(call.projects().change_branch(call.owner(), &id, &name, change).await?))
 }
 
-/// `DELETE /api/projects/{id}/branches/{name}`: deletes a branch. It can be restored unless `purge` is
-/// true.
+/// Deletes a branch. It can be restored unless `purge` is true.
+#[utoipa::path(
+    delete,
+    path = "/api/projects/{id}/branches/{name}",
+    tag = "branches",
+    params(("id" = String, Path, description = "The id of the project"), ("name" = String, Path, description = "The name of the branch"), DeleteQuery),
+    responses((status = 204, description = "It is deleted"), Refused)
+)]
 pub(super) async fn delete(
     call: Call,
     Names((id, name)): Names<(String, String)>,
@@ -76,7 +111,14 @@ pub(super) async fn delete(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// `POST /api/projects/{id}/branches/{name}/restore`: brings a deleted branch back.
+/// Brings a deleted branch back.
+#[utoipa::path(
+    post,
+    path = "/api/projects/{id}/branches/{name}/restore",
+    tag = "branches",
+    params(("id" = String, Path, description = "The id of the project"), ("name" = String, Path, description = "The name of the branch")),
+    responses((status = 200, description = "The branch", body = BranchView), Refused)
+)]
 pub(super) async fn restore(
     call: Call,
     Names((id, name)): Names<(String, String)>,
@@ -84,7 +126,15 @@ pub(super) async fn restore(
     Ok(Json(call.projects().restore_branch(call.owner(), &id, &name).await?))
 }
 
-/// `POST /api/projects/{id}/merge`: adds what one branch came to to another one.
+/// Merges a branch into another: adds a node with what it came to.
+#[utoipa::path(
+    post,
+    path = "/api/projects/{id}/merge",
+    tag = "branches",
+    params(("id" = String, Path, description = "The id of the project")),
+    request_body = Merge,
+    responses((status = 201, description = "The node that was added", body = Merged), Refused)
+)]
 pub(super) async fn merge(
     call: Call,
     Names(id): Names<String>,

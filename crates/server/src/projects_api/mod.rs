@@ -4,12 +4,14 @@
 //! - `call` reads requests and writes errors;
 //! - `projects`, `branches`, `nodes`, `turns`, `runs`, `providers`: the handlers, by noun;
 //! - `stream` writes the events of a run in the format that the caller wants, `numbered` gives them
-//!   cursors.
+//!   cursors;
+//! - `openapi` describes all of them.
 
 mod branches;
 mod call;
 mod nodes;
 mod numbered;
+mod openapi;
 mod projects;
 mod providers;
 mod runs;
@@ -33,6 +35,10 @@ pub fn routes() -> Router<Arc<App>> {
         .nest("/api/projects", project_routes())
         .nest("/api/runs", run_routes())
         .route("/api/providers", get(providers::list))
+        .route("/api/openapi.json", get(openapi::document))
+        .route("/api/docs", get(openapi::page))
+        .route("/api/docs/page.js", get(openapi::script))
+        .route("/api/docs/page.css", get(openapi::style))
         .method_not_allowed_fallback(wrong_method)
 }
 

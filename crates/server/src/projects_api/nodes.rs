@@ -7,20 +7,33 @@ use throughline_conversations::projects::content::NodeView;
 use throughline_conversations::projects::problem::Problem;
 use throughline_conversations::projects::{Graph, HistoryPage, Order};
 
+use utoipa::{IntoParams, ToSchema};
+
 use super::call::{Body, Call, Names, Refusal, page};
+use super::openapi::Refused;
 
 /// Which nodes to list.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 pub(super) struct HistoryQuery {
     /// The name of the branch. Default: `main`.
     branch: Option<String>,
     /// `asc` (oldest first, the default) or `desc`.
     order: Option<String>,
+    /// The largest number of entries, 1 to 1000. Default: 100.
     limit: Option<usize>,
+    /// The value of `next` of the page before.
     after: Option<String>,
 }
 
-/// `GET /api/projects/{id}/nodes`: the history of a branch.
+/// The history of a branch.
+#[utoipa::path(
+    get,
+    path = "/api/projects/{id}/nodes",
+    tag = "nodes",
+    params(("id" = String, Path, description = "The id of the project"), HistoryQuery),
+    responses((status = 200, description = "Nodes of the branch", body = HistoryPage), Refused)
+)]
 pub(super) async fn list(
     call: Call,
     Names(id): Names<String>,
@@ -36,7 +49,14 @@ pub(super) async fn list(
     Ok(Json(call.projects().history(call.owner(), &id, branch, order, page).await?))
 }
 
-/// `GET /api/projects/{id}/nodes/{node}`
+/// Reads a node.
+#[utoipa::path(
+    get,
+    path = "/api/projects/{id}/nodes/{node}",
+    tag = "nodes",
+    params(("id" = String, Path, description = "The id of the project"), ("node" = String, Path, description = "The id of the node")),
+    responses((status = 200, description = "The node", body = NodeView), Refused)
+)]
 pub(super) async fn read(
     call: Call,
     Names((id, node)): Names<(String, String)>,
@@ -45,14 +65,22 @@ pub(super) async fn read(
 }
 
 /// A change of a node.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct NodeChange {
     /// Whether the user marked it.
     starred: bool,
 }
 
-/// `PATCH /api/projects/{id}/nodes/{node}`: marks a node, or removes the mark.
+/// Marks a node, or removes the mark.
+#[utoipa::path(
+    patch,
+    path = "/api/projects/{id}/nodes/{node}",
+    tag = "nodes",
+    params(("id" = String, Path, description = "The id of the project"), ("node" = String, Path, description = "The id of the node")),
+    request_body = NodeChange,
+    responses((status = 200, description = "The changed node", body = NodeView), Refused)
+)]
 pub(super) async fn change(
     call: Call,
     Names((id, node)): Names<(String, String)>,
@@ -61,7 +89,14 @@ pub(super) async fn change(
     Ok(Json(call.projects().star(call.owner(), &id, &node, starred).await?))
 }
 
-/// `GET /api/projects/{id}/nodes/{node}/raw`: the provider's reply as it was captured.
+/// The provider's reply as it was captured.
+#[utoipa::path(
+    get,
+    path = "/api/projects/{id}/nodes/{node}/raw",
+    tag = "nodes",
+    params(("id" = String, Path, description = "The id of the project"), ("node" = String, Path, description = "The id of the node")),
+    responses((status = 200, description = "The reply, in an envelope", body = Object), Refused)
+)]
 pub(super) async fn raw(
     call: Call,
     Names((id, node)): Names<(String, String)>,
@@ -70,13 +105,23 @@ pub(super) async fn raw(
 }
 
 /// A page of the graph.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 pub(super) struct GraphQuery {
+    /// The largest number of entries, 1 to 1000. Default: 100.
     limit: Option<usize>,
+    /// The value of `next` of the page before.
     after: Option<String>,
 }
 
-/// `GET /api/projects/{id}/graph`: all nodes of a project, without contents, and its branches.
+/// All nodes of a project, without contents, and its branches.
+#[utoipa::path(
+    get,
+    path = "/api/projects/{id}/graph",
+    tag = "nodes",
+    params(("id" = String, Path, description = "The id of the project"), GraphQuery),
+    responses((status = 200, description = "The nodes and branches", body = Graph), Refused)
+)]
 pub(super) async fn graph(call: Call, Names(id): Names<String>) -> Result<Json<Graph>, Refusal> {
     let query: GraphQuery = call.query()?;
     let page = page(query.limit, query.after)?;

@@ -9,10 +9,14 @@ use throughline_conversations::projects::{
     NewProject, ProjectChange, ProjectList, ProjectQuery, ProjectView,
 };
 
+use utoipa::IntoParams;
+
 use super::call::{Body, Call, Names, Refusal, page};
+use super::openapi::Refused;
 
 /// Which projects to list.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 pub(super) struct ListQuery {
     /// A part of the title, in any letter case.
     q: Option<String>,
@@ -21,11 +25,20 @@ pub(super) struct ListQuery {
     /// Whether to list deleted projects instead.
     #[serde(default)]
     deleted: bool,
+    /// The largest number of entries, 1 to 1000. Default: 100.
     limit: Option<usize>,
+    /// The value of `next` of the page before.
     after: Option<String>,
 }
 
-/// `GET /api/projects`: lists projects, newest first, or searches them.
+/// Lists projects, newest first, or searches them.
+#[utoipa::path(
+    get,
+    path = "/api/projects",
+    tag = "projects",
+    params(ListQuery),
+    responses((status = 200, description = "Projects, newest first", body = ProjectList), Refused)
+)]
 pub(super) async fn list(call: Call) -> Result<Json<ProjectList>, Refusal> {
     let query: ListQuery = call.query()?;
     let in_content = match query.r#in.as_deref() {
@@ -44,7 +57,14 @@ pub(super) async fn list(call: Call) -> Result<Json<ProjectList>, Refusal> {
     Ok(Json(call.projects().list(call.owner(), query).await?))
 }
 
-/// `POST /api/projects`: creates a project with its first branch, `main`.
+/// Creates a project with its first branch, `main`.
+#[utoipa::path(
+    post,
+    path = "/api/projects",
+    tag = "projects",
+    request_body = NewProject,
+    responses((status = 201, description = "The project", body = ProjectView), Refused)
+)]
 pub(super) async fn create(
     call: Call,
     Body(new): Body<NewProject>,
@@ -53,7 +73,14 @@ pub(super) async fn create(
     Ok((StatusCode::CREATED, Json(project)))
 }
 
-/// `GET /api/projects/{id}`
+/// Reads a project.
+#[utoipa::path(
+    get,
+    path = "/api/projects/{id}",
+    tag = "projects",
+    params(("id" = String, Path, description = "The id of the project")),
+    responses((status = 200, description = "The project", body = ProjectView), Refused)
+)]
 pub(super) async fn read(
     call: Call,
     Names(id): Names<String>,
@@ -61,7 +88,15 @@ pub(super) async fn read(
     Ok(Json(call.projects().get(call.owner(), &id).await?))
 }
 
-/// `PATCH /api/projects/{id}`: changes the title or the system text.
+/// Changes the title or the system text.
+#[utoipa::path(
+    patch,
+    path = "/api/projects/{id}",
+    tag = "projects",
+    params(("id" = String, Path, description = "The id of the project")),
+    request_body = ProjectChange,
+    responses((status = 200, description = "The changed project", body = ProjectView), Refused)
+)]
 pub(super) async fn change(
     call: Call,
     Names(id): Names<String>,
@@ -71,21 +106,36 @@ pub(super) async fn change(
 }
 
 /// Whether a deletion is for good.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 pub(super) struct DeleteQuery {
     /// Removes it for good, with its nodes.
     #[serde(default)]
     pub(super) purge: bool,
 }
 
-/// `DELETE /api/projects/{id}`: deletes a project. It can be restored unless `purge` is true.
+/// Deletes a project. It can be restored unless `purge` is true.
+#[utoipa::path(
+    delete,
+    path = "/api/projects/{id}",
+    tag = "projects",
+    params(("id" = String, Path, description = "The id of the project"), DeleteQuery),
+    responses((status = 204, description = "It is deleted"), Refused)
+)]
 pub(super) async fn delete(call: Call, Names(id): Names<String>) -> Result<StatusCode, Refusal> {
     let DeleteQuery { purge } = call.query()?;
     call.projects().delete(call.owner(), &id, purge).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// `POST /api/projects/{id}/restore`: brings a deleted project back.
+/// Brings a deleted project back.
+#[utoipa::path(
+    post,
+    path = "/api/projects/{id}/restore",
+    tag = "projects",
+    params(("id" = String, Path, description = "The id of the project")),
+    responses((status = 200, description = "The project", body = ProjectView), Refused)
+)]
 pub(super) async fn restore(
     call: Call,
     Names(id): Names<String>,

@@ -4,15 +4,24 @@ use axum::Json;
 use serde::Serialize;
 use throughline_conversations::projects::providers::ProviderView;
 
+use utoipa::ToSchema;
+
 use super::call::{Call, Refusal};
+use super::openapi::Refused;
 
 /// All providers.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 pub(super) struct ProviderList {
     providers: Vec<ProviderView>,
 }
 
-/// `GET /api/providers`: the backends and models that a branch can have, and what they can do.
+/// The backends and models that a branch can have, and what they can do.
+#[utoipa::path(
+    get,
+    path = "/api/providers",
+    tag = "providers",
+    responses((status = 200, description = "All backends", body = ProviderList), Refused)
+)]
 pub(super) async fn list(call: Call) -> Result<Json<ProviderList>, Refusal> {
     Ok(Json(ProviderList { providers: call.projects().providers() }))
 }

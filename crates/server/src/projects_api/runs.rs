@@ -5,19 +5,41 @@ use axum::response::Response;
 use throughline_conversations::projects::RunView;
 
 use super::call::{Call, Names, Refusal};
-use super::stream::Reading;
+use super::openapi::Refused;
+use super::stream::{EventsQuery, Reading};
 
-/// `GET /api/runs/{id}`: whether it is in progress, or how it ended.
+/// Reads a run: whether it is in progress, or how it ended.
+#[utoipa::path(
+    get,
+    path = "/api/runs/{id}",
+    tag = "runs",
+    params(("id" = String, Path, description = "The id of the run")),
+    responses((status = 200, description = "The run", body = RunView), Refused)
+)]
 pub(super) async fn read(call: Call, Names(id): Names<String>) -> Result<Json<RunView>, Refusal> {
     Ok(Json(call.projects().run(call.owner(), &id).await?))
 }
 
-/// `GET /api/runs/{id}/events`: its events after a cursor, those so far and those to come.
+/// Reads the events of a run after a cursor, those so far and those to come.
+#[utoipa::path(
+    get,
+    path = "/api/runs/{id}/events",
+    tag = "runs",
+    params(("id" = String, Path, description = "The id of the run"), EventsQuery),
+    responses((status = 200, description = "The events of the run", content((String = "application/x-ndjson"), (String = "text/event-stream"))), Refused)
+)]
 pub(super) async fn events(call: Call, Names(id): Names<String>) -> Result<Response, Refusal> {
     Reading::read(&call)?.open(&call, &id).await
 }
 
-/// `POST /api/runs/{id}/stop`: stops it. Its node keeps what had arrived.
+/// Stops a run. Its node keeps what had arrived.
+#[utoipa::path(
+    post,
+    path = "/api/runs/{id}/stop",
+    tag = "runs",
+    params(("id" = String, Path, description = "The id of the run")),
+    responses((status = 200, description = "The run", body = RunView), Refused)
+)]
 pub(super) async fn stop(call: Call, Names(id): Names<String>) -> Result<Json<RunView>, Refusal> {
     Ok(Json(call.projects().stop(call.owner(), &id).await?))
 }

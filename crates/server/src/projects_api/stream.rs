@@ -18,6 +18,7 @@ use throughline_codec::dialects::{self, ReplyIdentity, ReplyWriter};
 use throughline_conversations::projects::problem::Problem;
 use throughline_conversations::projects::{Projects, RunView};
 use throughline_conversations::runs::log::Entry;
+use utoipa::IntoParams;
 
 use super::call::{Call, Refusal};
 use super::numbered::{Cursor, number_frames, number_lines};
@@ -51,10 +52,25 @@ const KINDS: [(&str, Kind); 3] =
     [("text", Kind::Text), ("thinking", Kind::Thinking), ("tools", Kind::Tools)];
 
 /// How a caller wants to read a run.
-#[derive(Clone, Debug, Deserialize)]
-struct EventsQuery {
+#[derive(Clone, Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(super) struct EventsQuery {
+    /// `ndjson` (the default), `sse`, `ag-ui` or `ui`.
     format: Option<String>,
+    /// The `seq` of a line or the `id` of a frame. The header `Last-Event-ID` means the same.
     after: Option<String>,
+    /// A list of `text`, `thinking`, `tools`. Default: all.
+    kinds: Option<String>,
+}
+
+/// How a caller wants to read the run that its request starts.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Query)]
+#[allow(dead_code, reason = "describes the part of `EventsQuery` that turns use")]
+pub(super) struct FormatQuery {
+    /// `ndjson` (the default), `sse`, `ag-ui` or `ui`.
+    format: Option<String>,
+    /// A list of `text`, `thinking`, `tools`. Default: all.
     kinds: Option<String>,
 }
 

@@ -8,12 +8,21 @@ use throughline_conversations::projects::{
 };
 
 use super::call::{Body, Call, Names, Refusal};
-use super::stream::Reading;
+use super::openapi::Refused;
+use super::stream::{FormatQuery, Reading};
 
 const RUN: HeaderName = HeaderName::from_static("x-throughline-run");
 const NODE: HeaderName = HeaderName::from_static("x-throughline-node");
 
-/// `POST /api/projects/{id}/chat`: says something on a branch.
+/// Says something on a branch.
+#[utoipa::path(
+    post,
+    path = "/api/projects/{id}/chat",
+    tag = "turns",
+    params(("id" = String, Path, description = "The id of the project"), FormatQuery),
+    request_body = ChatRequest,
+    responses((status = 200, description = "The events of the run", content((String = "application/x-ndjson"), (String = "text/event-stream"))), Refused)
+)]
 pub(super) async fn chat(
     call: Call,
     Names(id): Names<String>,
@@ -24,7 +33,15 @@ pub(super) async fn chat(
     answer(&call, reading, &started).await
 }
 
-/// `POST /api/projects/{id}/edit`: says something else than before, on a new branch.
+/// Says something else than before, on a new branch.
+#[utoipa::path(
+    post,
+    path = "/api/projects/{id}/edit",
+    tag = "turns",
+    params(("id" = String, Path, description = "The id of the project"), FormatQuery),
+    request_body = EditRequest,
+    responses((status = 200, description = "The events of the run", content((String = "application/x-ndjson"), (String = "text/event-stream"))), Refused)
+)]
 pub(super) async fn edit(
     call: Call,
     Names(id): Names<String>,
@@ -35,7 +52,15 @@ pub(super) async fn edit(
     answer(&call, reading, &started).await
 }
 
-/// `POST /api/projects/{id}/regenerate`: asks for another answer to the same words.
+/// Asks for another answer to the same words.
+#[utoipa::path(
+    post,
+    path = "/api/projects/{id}/regenerate",
+    tag = "turns",
+    params(("id" = String, Path, description = "The id of the project"), FormatQuery),
+    request_body = RegenerateRequest,
+    responses((status = 200, description = "The events of the run", content((String = "application/x-ndjson"), (String = "text/event-stream"))), Refused)
+)]
 pub(super) async fn regenerate(
     call: Call,
     Names(id): Names<String>,
@@ -46,7 +71,15 @@ pub(super) async fn regenerate(
     answer(&call, reading, &started).await
 }
 
-/// `POST /api/projects/{id}/preview`: what a chat turn would send, and why.
+/// What a chat turn would send, and why.
+#[utoipa::path(
+    post,
+    path = "/api/projects/{id}/preview",
+    tag = "turns",
+    params(("id" = String, Path, description = "The id of the project")),
+    request_body = ChatRequest,
+    responses((status = 200, description = "The request that would be sent", body = ChatPreview), Refused)
+)]
 pub(super) async fn preview(
     call: Call,
     Names(id): Names<String>,

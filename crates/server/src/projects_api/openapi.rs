@@ -1,0 +1,124 @@
+//! The OpenAPI document, generated from the handlers and types, and the page that shows it. The page
+//! loads nothing from elsewhere.
+
+use axum::Json;
+use axum::response::{IntoResponse, Response};
+use http::header;
+use utoipa::openapi::OpenApi as Document;
+use utoipa::{IntoResponses, OpenApi, ToSchema};
+
+use super::{branches, nodes, projects, providers, runs, turns};
+
+const PAGE: &str = include_str!("docs_page/page.html");
+const SCRIPT: &str = include_str!("docs_page/page.js");
+const STYLE: &str = include_str!("docs_page/page.css");
+/// The page may load its own script and style, and read the document.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
+                      base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+#[derive(OpenApi)]
+#[openapi(
+    info(
+        title = "Throughline conversations",
+        description = "Projects, branches, nodes and runs. A key in any of the usual headers \
+                       identifies the caller; each key has its own projects."
+    ),
+    paths(
+        projects::list,
+        projects::create,
+        projects::read,
+        projects::change,
+        projects::delete,
+        projects::restore,
+        branches::list,
+        branches::create,
+        branches::change,
+        branches::delete,
+        branches::restore,
+        branches::merge,
+        nodes::list,
+        nodes::read,
+        nodes::change,
+        nodes::raw,
+        nodes::graph,
+        turns::chat,
+        turns::edit,
+        turns::regenerate,
+        turns::preview,
+        runs::read,
+        runs::events,
+        runs::stop,
+        providers::list,
+    )
+)]
+struct Api;
+
+/// An error (RFC 9457).
+#[derive(ToSchema)]
+#[allow(dead_code, reason = "describes what `Problem` writes")]
+pub(super) struct ProblemBody {
+    /// The kind of problem, for programs.
+    r#type: String,
+    /// The same for all problems of a status.
+    title: String,
+    /// The status of the answer.
+    status: u16,
+    /// What is wrong.
+    detail: String,
+    /// What the caller can do.
+    hint: String,
+    /// The wrong member of the request.
+    path: Option<String>,
+    /// The newest node of the branch, if `expectedHead` is not.
+    head: Option<String>,
+    /// The run in progress on the branch.
+    run_id: Option<String>,
+    /// The provider and the model of the branch, if the request names others.
+    #[schema(value_type = Option<Object>)]
+    lock: Option<()>,
+}
+
+/// The errors of every operation.
+#[derive(IntoResponses)]
+#[allow(dead_code, reason = "describes what `Refusal` writes")]
+pub(super) enum Refused {
+    /// The request is not valid.
+    #[response(status = 400, content_type = "application/problem+json")]
+    Invalid(ProblemBody),
+    /// It does not exist, or belongs to another caller.
+    #[response(status = 404, content_type = "application/problem+json")]
+    Missing(ProblemBody),
+    /// The request does not fit the present state.
+    #[response(status = 409, content_type = "application/problem+json")]
+    Conflict(ProblemBody),
+    /// The body is larger than `limits.body`.
+    #[response(status = 413, content_type = "application/problem+json")]
+    TooLarge(ProblemBody),
+    /// The store or a backend does not work, or the server is busy.
+    #[response(status = "5XX", content_type = "application/problem+json")]
+    Failed(ProblemBody),
+}
+
+/// `GET /api/openapi.json`
+pub(super) async fn document() -> Json<Document> {
+    Json(Api::openapi())
+}
+
+/// `GET /api/docs`: a page that shows the document.
+pub(super) async fn page() -> Response {
+    let headers = [
+        (header::CONTENT_TYPE, "text/html; charset=utf-8"),
+        (header::CONTENT_SECURITY_POLICY, POLICY),
+    ];
+    (headers, PAGE).into_response()
+}
+
+/// `GET /api/docs/page.js`
+pub(super) async fn script() -> Response {
+    ([(header::CONTENT_TYPE, "text/javascript; charset=utf-8")], SCRIPT).into_response()
+}
+
+/// `GET /api/docs/page.css`
+pub(super) async fn style() -> Response {
+    ([(header::CONTENT_TYPE, "text/css; charset=utf-8")], STYLE).into_response()
+}
