@@ -7,4 +7,13 @@ mod upstreams;
 
 mod support;
 
+mod branches;
+mod broken_turns;
+mod documentation;
+mod edges;
+mod node_count;
+mod projects;
+mod raw_replies;
+mod runs;
+mod switching;
 mod tutorial;

@@ -42,6 +42,11 @@ impl Api {
         Self { gateway, simulators, key: "ada" }
     }
 
+    /// A gateway without simulators.
+    pub(crate) fn of(gateway: Gateway) -> Self {
+        Self { gateway, simulators: Vec::new(), key: "ada" }
+    }
+
     /// Opens a request of this caller.
     pub(crate) async fn open(&self, method: Method, path: &str, body: &Value) -> StreamedAnswer {
         let authorization = format!("Bearer {}", self.key);

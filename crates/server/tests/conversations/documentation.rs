@@ -1,0 +1,173 @@
+//! The examples of docs/conversations.md, and the OpenAPI document.
+
+use std::process::Stdio;
+
+use http::Method;
+use serde_json::{Value, json};
+use throughline_testkit::Gateway;
+use tokio::process::Command;
+
+use crate::support::{ANTHROPIC, Api, BINARY, text};
+
+const PAGE: &str = include_str!("../../../../docs/conversations.md");
+
+/// The content of the first code block of this language.
+fn code_block(language: &str) -> &'static str {
+    let start = format!("```{language}\n");
+    let block = PAGE.split(&start).nth(1).and_then(|rest| rest.split("```").next());
+    block.unwrap_or_else(|| panic!("no block of {language}"))
+}
+
+/// The rows of the table of endpoints: method, path, body and status.
+fn examples() -> Vec<(Method, String, Value, u16)> {
+    let code = |cell: &str| cell.trim().trim_matches('`').to_owned();
+    let rows = PAGE.lines().filter(|line| line.starts_with("| `"));
+    rows.map(|row| {
+        let cells: Vec<&str> = row.split('|').collect();
+        let call = code(cells[1]);
+        let (method, path) = call.split_once(' ').expect("a method and a path");
+        let body = match code(cells[2]).as_str() {
+            "" => Value::Null,
+            body => serde_json::from_str(body).unwrap_or_else(|error| panic!("{body}: {error}")),
+        };
+        let status = cells[3].trim().parse().expect("a status");
+        (method.parse().expect("a method"), path.to_owned(), body, status)
+    })
+    .collect()
+}
+
+/// The gateway of somebody without any key.
+async fn zero_config() -> Gateway {
+    Gateway::start(BINARY, "").await
+}
+
+#[tokio::test]
+async fn every_example_of_the_page_works() {
+    let api = Api::of(zero_config().await);
+    let mut ids: Vec<(&str, String)> = Vec::new();
+    for (method, path, body, status) in examples() {
+        let filled = |text: &str| {
+            ids.iter().fold(text.to_owned(), |text, (name, id)| text.replace(name, id))
+        };
+        let path = filled(&path);
+        let body = match body {
+            Value::Null => Value::Null,
+            body => serde_json::from_str(&filled(&body.to_string())).expect("JSON"),
+        };
+        let answer = api.send(method.clone(), &path, &body).await;
+        assert_eq!(answer.status, status, "{method} {path}: {}", answer.text());
+        if path == "/api/projects" && method == Method::POST {
+            ids.push(("{project}", text(&answer.json()["id"]).to_owned()));
+        }
+        if path.ends_with("/chat") {
+            let node = answer.header("x-throughline-node").to_owned();
+            let project = path.trim_end_matches("/chat");
+            let question = api.get(&format!("{project}/nodes/{node}")).await["parent"].clone();
+            ids.push(("{question}", text(&question).to_owned()));
+            ids.push(("{node}", node));
+            ids.push(("{run}", answer.header("x-throughline-run").to_owned()));
+        }
+    }
+}
+
+async fn run_script(program: &str, arguments: &[&str], gateway: &Gateway) -> String {
+    let output = Command::new(program)
+        .args(arguments)
+        .current_dir(gateway.folder())
+        .env("BASE", &gateway.url)
+        .stdin(Stdio::null())
+        .output()
+        .await
+        .expect("the program runs");
+    let (out, err) =
+        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{program}: {out}\n{err}");
+    out.into_owned()
+}
+
+#[tokio::test]
+async fn tutorial_works_with_curl() {
+    let gateway = zero_config().await;
+    let out = run_script("sh", &["-eu", "-c", code_block("sh")], &gateway).await;
+    assert_eq!(out.matches(r#""reason":"completed""#).count(), 3, "{out}");
+    assert!(out.contains(r#""payload":"#), "{out}");
+    assert!(out.contains(r#""name":"second""#), "{out}");
+}
+
+#[tokio::test]
+async fn tutorial_works_with_python() {
+    let gateway = zero_config().await;
+    let out = run_script("python3", &["-c", code_block("python")], &gateway).await;
+    assert!(out.contains("stored as node_"), "{out}");
+}
+
+#[tokio::test]
+async fn page_has_an_example_of_every_operation() {
+    let api = Api::over(&[ANTHROPIC]).await;
+    let document = api.get("/api/openapi.json").await;
+    let shown: Vec<(String, Vec<String>)> = examples()
+        .iter()
+        .map(|(method, path, _, _)| {
+            let path = path.split('?').next().unwrap_or_default();
+            (method.as_str().to_lowercase(), path.split('/').map(str::to_owned).collect())
+        })
+        .collect();
+    let paths = document["paths"].as_object().expect("paths");
+    for (path, methods) in paths {
+        let pattern: Vec<&str> = path.split('/').collect();
+        for method in methods.as_object().expect("methods").keys() {
+            let fits = |segments: &[String]| {
+                let pairs = segments.iter().zip(&pattern);
+                segments.len() == pattern.len()
+                    && pairs.into_iter().all(|(one, other)| one == other || other.starts_with('{'))
+            };
+            let has_example =
+                shown.iter().any(|(shown, segments)| shown == method && fits(segments));
+            assert!(has_example, "{method} {path}");
+        }
+    }
+    assert_eq!(paths.len(), 19, "{:?}", paths.keys());
+}
+
+#[tokio::test]
+async fn document_describes_answers_as_they_are() {
+    let api = Api::over(&[ANTHROPIC]).await;
+    let document = api.get("/api/openapi.json").await;
+    let project = api.project(json!({"title": "t"})).await;
+    api.say(&project, "main", "ponder").await;
+    let members = |name: &str| -> Vec<String> {
+        let schema = &document["components"]["schemas"][name]["properties"];
+        schema.as_object().unwrap_or_else(|| panic!("no {name}")).keys().cloned().collect()
+    };
+    let nodes = api.nodes(&project, "main").await;
+    for (name, value) in [
+        ("ProjectView", api.get(&project).await),
+        ("BranchView", api.get(&project).await["branches"][0].clone()),
+        ("NodeView", nodes[1].clone()),
+        ("Graph", api.get(&format!("{project}/graph")).await),
+        ("ProviderView", api.get("/api/providers").await["providers"][0].clone()),
+    ] {
+        let known = members(name);
+        for member in value.as_object().expect("an object").keys() {
+            assert!(known.contains(member), "{name} has no {member}: {known:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn docs_page_loads_nothing_from_elsewhere() {
+    let api = Api::over(&[ANTHROPIC]).await;
+    let client = &api.gateway.client;
+    let page = client.get("/api/docs").await.expect_ok();
+    let policy = page.header("content-security-policy").to_owned();
+    assert!(policy.contains("default-src 'none'") && !policy.contains("unsafe"), "{policy}");
+    assert!(!page.text().contains("http"), "{}", page.text());
+    for (path, content_type) in
+        [("/api/docs/page.js", "text/javascript"), ("/api/docs/page.css", "text/css")]
+    {
+        assert!(page.text().contains(path));
+        let part = client.get(path).await.expect_ok();
+        assert!(part.header("content-type").starts_with(content_type));
+        assert!(!part.text().contains("http"), "{path}");
+    }
+}

@@ -1,0 +1,107 @@
+//! What of the past goes into the next request: raw for the same model, text before a break.
+
+use serde_json::{Value, json};
+
+use crate::support::{ANTHROPIC, Api, GEMINI, RESPONSES, done, kinds, text};
+
+/// Asks for the preview of a turn, runs the turn, and checks that the provider received exactly
+/// what the preview said.
+async fn previewed_chat(api: &Api, backend: usize, project: &str, chat: Value) -> (Value, Value) {
+    let answer = api.post(&format!("{project}/preview"), chat.clone()).await.expect_ok();
+    let preview = answer.json();
+    let before = api.count(project).await;
+    let lines = api.chat(project, chat).await;
+    assert_eq!(done(&lines)["reason"], "completed", "{lines:#?}");
+    assert_eq!(api.count(project).await, before + 2);
+    let received = api.simulators[backend].last_received().await;
+    assert!(answer.text().contains(&received.body), "{preview:#}\n{}", received.body);
+    assert_eq!(preview["path"], received.path);
+    (preview, received.json())
+}
+
+fn thinking_chat(branch: &str, message: &str) -> Value {
+    json!({"branch": branch, "message": message, "thinking": "medium"})
+}
+
+fn forms(preview: &Value) -> Vec<(String, String)> {
+    let nodes = preview["nodes"].as_array().expect("a list of nodes");
+    let pair = |node: &Value| (text(&node["form"]).to_owned(), text(&node["reason"]).to_owned());
+    nodes.iter().map(pair).collect()
+}
+
+/// Covers: S4-20, S4-23, S4-24, S4-25, S4-26, S4-39, S4-59, S4-60, case 41
+#[tokio::test]
+async fn only_turns_after_the_last_break_go_back_with_their_thinking() {
+    let api = Api::over(&[ANTHROPIC, RESPONSES, GEMINI]).await;
+    let project = api.project(json!({"title": "t"})).await;
+    previewed_chat(&api, 0, &project, thinking_chat("main", "ponder one")).await;
+    let (_, body) = previewed_chat(&api, 0, &project, thinking_chat("main", "ponder two")).await;
+    // The same model gets its own blocks back.
+    assert_eq!(body["messages"][1]["content"][0]["thinking"], "First this, then that.");
+    assert!(text(&body["messages"][1]["content"][0]["signature"]).len() > 8);
+
+    let branch = json!({"name": "second", "provider": "openai_responses"});
+    api.branch(&project, branch).await;
+    let (preview, _) = previewed_chat(&api, 1, &project, thinking_chat("second", "ponder")).await;
+    let text_form = ("text".to_owned(), "model_break".to_owned());
+    let raw_form = ("raw".to_owned(), "same_model".to_owned());
+    assert_eq!(forms(&preview), [vec![text_form.clone(); 4], vec![raw_form.clone()]].concat());
+    let (_, body) = previewed_chat(&api, 1, &project, thinking_chat("second", "ponder")).await;
+    let items = body["input"].as_array().expect("items");
+    assert!(items.iter().any(|item| item["type"] == "reasoning"), "{body:#}");
+    let messages = items.iter().filter(|item| item["type"] == "message");
+    let said = messages.map(ToString::to_string).collect::<String>();
+    assert!(!said.contains("First this"), "thinking is sent as text: {body:#}");
+
+    let branch = json!({"name": "third", "fromRef": "second", "provider": "gemini"});
+    api.branch(&project, branch).await;
+    previewed_chat(&api, 2, &project, thinking_chat("third", "ponder")).await;
+    previewed_chat(&api, 2, &project, thinking_chat("third", "ponder")).await;
+
+    let branch = json!({"name": "fourth", "fromRef": "third", "provider": "claude"});
+    api.branch(&project, branch).await;
+    let (preview, body) =
+        previewed_chat(&api, 0, &project, thinking_chat("fourth", "ponder")).await;
+    assert_eq!(forms(&preview), [vec![text_form.clone(); 12], vec![raw_form.clone()]].concat());
+    assert!(!body.to_string().contains("signature"), "{body:#}");
+    let (preview, body) =
+        previewed_chat(&api, 0, &project, thinking_chat("fourth", "ponder")).await;
+    assert_eq!(forms(&preview), [vec![text_form; 12], vec![raw_form; 3]].concat());
+    assert_eq!(body.to_string().matches("\"signature\"").count(), 1, "{body:#}");
+    assert_eq!(api.refusals().await, [""; 0]);
+}
+
+/// Covers: S4-57
+#[tokio::test]
+async fn tool_loop_returns_the_signatures_of_its_calls() {
+    let tools = json!([{"name": "lookup", "description": "Reads a row.",
+        "parameters": {"type": "object", "properties": {"key": {"type": "string"}}}}]);
+    for backend in [ANTHROPIC, GEMINI, RESPONSES] {
+        let api = Api::over(&[backend]).await;
+        let project = api.project(json!({"title": "t"})).await;
+        let ask = json!({"message": "two tools", "tools": tools, "thinking": "medium"});
+        let lines = api.chat(&project, ask).await;
+        let calls: Vec<&Value> = lines.iter().filter(|line| line["type"] == "tool_call").collect();
+        assert_eq!(calls.len(), 2, "{}: {lines:#?}", backend.0);
+        let node = api.nodes(&project, "main").await[1].clone();
+        assert!(kinds(&node).ends_with(&["tool_call".to_owned(), "tool_call".to_owned()]));
+        let wrong = json!({"toolResults": [{"id": "nobody", "content": "x"}], "tools": tools});
+        let refused = api.post(&format!("{project}/chat"), wrong).await;
+        assert_eq!(refused.status, 400, "{}", refused.text());
+        let results = json!([
+            {"id": calls[0]["id"], "content": "row blue"},
+            {"id": calls[1]["id"], "content": "no such row", "isError": true},
+        ]);
+        let next = json!({"toolResults": results, "tools": tools, "thinking": "medium"});
+        let (_, body) = previewed_chat(&api, 0, &project, next).await;
+        assert!(body.to_string().contains("ignature") || body.to_string().contains("encrypted"));
+        let call = api.nodes(&project, "main").await[3]["contentBlocks"].clone();
+        let call = call.as_array().unwrap().iter().find(|block| block["type"] == "tool_call");
+        let results = json!([{"id": call.expect("a call")["id"], "content": "row green"}]);
+        let next = json!({"toolResults": results, "tools": tools, "thinking": "medium"});
+        previewed_chat(&api, 0, &project, next).await;
+        let last = api.nodes(&project, "main").await.pop().expect("a node");
+        assert_eq!(last["content"], "Blue, then green.", "{}", backend.0);
+        assert_eq!(api.refusals().await, [""; 0], "{}", backend.0);
+    }
+}
