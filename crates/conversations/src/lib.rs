@@ -5,12 +5,14 @@
 //! - [`watched_store`]: a store that records the result of each write;
 //! - [`sealed_store`]: seals and opens what a store holds, and checks whose it is;
 //! - [`runs`]: replies that go on without their client, with a log that readers can resume;
+//! - [`front_doors`]: the endpoints of front ends, whose replies are runs;
 //! - [`responses`]: the stateful part of the Responses dialect, with any backend;
 //! - [`projects`]: conversations as trees with branches;
 //! - [`threads`]: message threads of the Anthropic dialect, with any backend.
 
 mod body;
 mod copy;
+pub mod front_doors;
 pub mod in_memory;
 pub mod projects;
 pub mod responses;

@@ -194,6 +194,20 @@ const FAMILIES: &[Family] = &[
         write: |series, view| series.add(&[], view.gateway.metrics.keep_alives.get()),
     },
     Family {
+        name: "resumes_total",
+        kind: "counter",
+        help: "Streams that continued or followed a run.",
+        labels: &[],
+        write: |series, view| series.add(&[], view.gateway.metrics.resumes.get()),
+    },
+    Family {
+        name: "detached_readers_total",
+        kind: "counter",
+        help: "Readers of runs that took nothing for too long, so that their stream ended.",
+        labels: &[],
+        write: |series, view| series.add(&[], view.gateway.metrics.detached_readers.get()),
+    },
+    Family {
         name: "streams_active",
         kind: "gauge",
         help: "Requests in progress.",

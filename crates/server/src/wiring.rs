@@ -10,6 +10,7 @@ use std::time::Duration;
 use http::{HeaderMap, HeaderValue, Uri};
 use parking_lot::{Mutex, RwLock};
 use throughline_canonical::Fault;
+use throughline_conversations::front_doors::FrontDoors;
 use throughline_conversations::projects::{ProjectSettings, Projects};
 use throughline_conversations::responses::Responses;
 use throughline_conversations::runs::Runs;
@@ -43,6 +44,8 @@ pub struct App {
     pub gateway: Arc<Gateway>,
     /// Responses and conversations stored for clients that send no history.
     pub responses: Arc<Responses>,
+    /// The endpoints of front ends, whose replies can be resumed.
+    pub front_doors: Arc<FrontDoors>,
     /// Replies that go on without their client.
     pub runs: Arc<Runs>,
     /// Message threads, stored for clients that send no history.
@@ -148,7 +151,12 @@ impl App {
         let responses = Arc::new(Responses::new(gateway.clone(), runs.clone(), time));
         let projects = Projects::new(gateway.clone(), runs.clone(), project_settings(config));
         let projects = Arc::new(projects);
-        let closers: Vec<Arc<dyn CloseRun>> = vec![responses.clone(), projects.clone()];
+        let stopping = watch::Sender::new(false);
+        let front_doors =
+            FrontDoors::new(gateway.clone(), runs.clone(), config.runs, stopping.subscribe());
+        let front_doors = Arc::new(front_doors);
+        let closers: Vec<Arc<dyn CloseRun>> =
+            vec![responses.clone(), front_doors.clone(), projects.clone()];
         runs.close_left_runs(&closers).await;
         tokio::spawn(runs.clone().watch_instances(closers));
         let threads = Threads::new(gateway.clone(), conversations.clone(), config.threads);
@@ -156,6 +164,7 @@ impl App {
         Ok(Self {
             gateway,
             responses,
+            front_doors,
             runs,
             threads: Arc::new(threads),
             projects,
@@ -166,7 +175,7 @@ impl App {
             refused_origins: RefusedOrigins::default(),
             started_with: config.clone(),
             listen,
-            stopping: watch::Sender::new(false),
+            stopping,
             simulators,
             _lock: lock,
         })
@@ -239,6 +248,7 @@ fn keys_needing_restart(before: &Config, after: &Config) -> Vec<&'static str> {
         ("store", before.data_dir == after.data_dir && before.store != after.store),
         ("responses", before.responses != after.responses),
         ("threads", before.threads != after.threads),
+        ("runs, pacing or limits.reader_queue", before.runs != after.runs),
         ("limits.streams", before.limits.streams != after.limits.streams),
     ]
     .into_iter()
@@ -277,7 +287,8 @@ fn project_settings(config: &Config) -> ProjectSettings {
         provider: config.projects.provider.clone(),
         model: config.projects.model.clone(),
         raw: config.store.raw,
-        ..ProjectSettings::default()
+        retention: config.runs.retention,
+        pacing: config.runs.pacing,
     }
 }
 

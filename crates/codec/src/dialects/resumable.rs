@@ -68,14 +68,14 @@ impl ReplyFormat {
 
 /// A position in the log of a run: after this frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Cursor {
+pub struct LogCursor {
     /// The number of the event. 0 is before the first one.
     pub number: u64,
     /// The place among the frames of the event, from 0.
     pub part: u32,
 }
 
-impl Cursor {
+impl LogCursor {
     /// Reads `12` or `12.1`.
     pub fn read(text: &str) -> Result<Self, Fault> {
         let (number, part) = match text.split_once('.') {
@@ -102,7 +102,7 @@ impl Cursor {
     }
 }
 
-impl fmt::Display for Cursor {
+impl fmt::Display for LogCursor {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.part {
             0 => write!(formatter, "{}", self.number),
@@ -164,13 +164,13 @@ pub struct ResumableReply {
     /// Open blocks of kinds that the reader does not want.
     unwanted: Vec<u32>,
     /// Frames up to this one are left out.
-    after: Cursor,
+    after: LogCursor,
     /// Whether the frame of that cursor was written, or its event had none.
     found: bool,
     /// Comes before each cursor, in streams over several runs.
     prefix: String,
     /// The last frame. Frames about a silence repeat its cursor, because the log has none of them.
-    last: Option<Cursor>,
+    last: Option<LogCursor>,
     frames: Vec<u8>,
 }
 
@@ -192,7 +192,7 @@ impl ResumableReply {
             format,
             kinds: Kinds::ALL,
             unwanted: Vec::new(),
-            after: Cursor::default(),
+            after: LogCursor::default(),
             found: true,
             prefix: String::new(),
             last: None,
@@ -202,7 +202,7 @@ impl ResumableReply {
 
     /// Leaves out everything up to this cursor.
     #[must_use]
-    pub fn after(mut self, cursor: Cursor) -> Self {
+    pub fn after(mut self, cursor: LogCursor) -> Self {
         self.after = cursor;
         // An event may have no frame, but not a second one without a first.
         self.found = cursor.part == 0;
@@ -240,7 +240,7 @@ impl ResumableReply {
         self.writer.push(event, &mut self.frames);
         if self.format == ReplyFormat::NdJson {
             if !self.frames.is_empty() {
-                self.last = Some(Cursor { number, part: 0 });
+                self.last = Some(LogCursor { number, part: 0 });
             }
             if number > self.after.number {
                 out.extend_from_slice(&self.frames);
@@ -250,7 +250,7 @@ impl ResumableReply {
         }
         let frames = std::mem::take(&mut self.frames);
         for (part, frame) in (0..).zip(split_frames(&frames)) {
-            let cursor = Cursor { number, part };
+            let cursor = LogCursor { number, part };
             self.last = Some(cursor);
             self.found |= cursor == self.after;
             if cursor > self.after {
@@ -290,7 +290,7 @@ impl ResumableReply {
     }
 
     /// Writes a frame with its cursor instead of an id of its own.
-    fn write_frame(&self, frame: &[u8], cursor: Cursor, out: &mut Vec<u8>) {
+    fn write_frame(&self, frame: &[u8], cursor: LogCursor, out: &mut Vec<u8>) {
         out.extend_from_slice(b"id: ");
         out.extend_from_slice(self.prefix.as_bytes());
         out.extend_from_slice(cursor.to_string().as_bytes());
@@ -342,17 +342,17 @@ mod tests {
     #[test]
     fn cursor_reads_what_it_writes_and_nothing_else() {
         for (text, number, part) in [("0", 0, 0), ("12", 12, 0), ("12.1", 12, 1)] {
-            let cursor = Cursor::read(text).unwrap();
-            assert_eq!((cursor, cursor.to_string().as_str()), (Cursor { number, part }, text));
+            let cursor = LogCursor::read(text).unwrap();
+            assert_eq!((cursor, cursor.to_string().as_str()), (LogCursor { number, part }, text));
         }
         assert_eq!(
-            Cursor::read_with_run("a:b:3.2").unwrap(),
-            ("a:b", Cursor { number: 3, part: 2 })
+            LogCursor::read_with_run("a:b:3.2").unwrap(),
+            ("a:b", LogCursor { number: 3, part: 2 })
         );
         for text in ["", "x", "-1", "+1", "1.", "1.0", ".1", "1.x", "1.2.3", "99999999999999999999"]
         {
-            assert!(Cursor::read(text).is_err(), "{text}");
-            assert!(Cursor::read_with_run(text).is_err(), "{text}");
+            assert!(LogCursor::read(text).is_err(), "{text}");
+            assert!(LogCursor::read_with_run(text).is_err(), "{text}");
         }
     }
 

@@ -1,7 +1,7 @@
 //! Every reply of the corpus, cut after each of its frames and resumed, in each format of a run.
 
 use throughline_canonical::{BlockStart, EndReason, Event, Request};
-use throughline_codec::dialects::resumable::{Cursor, Kinds, ReplyFormat, ResumableReply};
+use throughline_codec::dialects::resumable::{LogCursor, Kinds, ReplyFormat, ResumableReply};
 use throughline_codec::dialects::{ReplyIdentity, fault_of_end};
 
 use super::shared::replies;
@@ -79,14 +79,14 @@ fn reply_cut_after_any_frame_resumes_byte_for_byte() {
             let (mut at, mut last) = (0, None);
             for (cursor, frame) in frames(format, &whole) {
                 let id = format!("{name}, {format:?} after {cursor}");
-                let cursor = Cursor::read(&cursor).unwrap();
+                let cursor = LogCursor::read(&cursor).unwrap();
                 assert!(last < Some(cursor), "{id}");
                 (at, last) = (at + frame.len(), Some(cursor));
                 let (rest, known) = write(reply(format).after(cursor), &events);
                 assert!(known, "{id}");
                 assert_eq!(rest, whole[at..], "{id}");
             }
-            let beyond = Cursor { number: 1, part: 99 };
+            let beyond = LogCursor { number: 1, part: 99 };
             assert!(!write(reply(ReplyFormat::Sse).after(beyond), &events).1, "{name}");
         }
     }

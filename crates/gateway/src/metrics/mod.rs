@@ -66,6 +66,10 @@ pub struct Metrics {
     pub retried: Counter,
     /// Keep-alives that were sent.
     pub keep_alives: Counter,
+    /// Streams that continued a run.
+    pub resumes: Counter,
+    /// Readers of runs whose stream ended because they took nothing.
+    pub detached_readers: Counter,
     labelled: Mutex<Labelled>,
 }
 

@@ -12,7 +12,8 @@ use http_body_util::BodyExt;
 use throughline_canonical::{Fault, FaultKind};
 use throughline_codec::dialects::model_paths::is_about_models;
 use throughline_codec::dialects::ollama::Endpoint;
-use throughline_codec::dialects::{CLIENT, anthropic, openai_responses, ui_stream};
+use throughline_codec::dialects::{CLIENT, anthropic, openai_responses};
+use throughline_conversations::front_doors::RunRequest;
 use throughline_conversations::responses::Responses;
 use throughline_gateway::IncomingRequest;
 
@@ -38,7 +39,8 @@ pub async fn dispatch(State(app): State<Arc<App>>, request: Request) -> Response
     if let Err(fault) = admit::check_path(&path) {
         return refuse(&app, dialect, &fault);
     }
-    let Some(resource) = Resource::at(&path) else {
+    let about_runs = RunRequest::read(&head.method, &path, head.uri.query());
+    let Some(resource) = about_runs.map(Resource::Runs).or_else(|| Resource::at(&path)) else {
         return not_found(&app, &head.method, &path, &head.headers);
     };
     let request = IncomingRequest {
@@ -54,6 +56,7 @@ pub async fn dispatch(State(app): State<Arc<App>>, request: Request) -> Response
         return socket::open(&app, request, upgrade).await;
     }
     match resource {
+        Resource::Runs(about) => app.front_doors.answer(request, about).await.map(Body::new),
         Resource::StoredResponses => stored_responses(&app, request, body).await,
         Resource::Ollama(endpoint) => ollama::answer(&app, request, endpoint, body).await,
         Resource::Turn => match admit::method_use(&request) {
@@ -67,8 +70,10 @@ pub async fn dispatch(State(app): State<Arc<App>>, request: Request) -> Response
 }
 
 /// What a path addresses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 enum Resource {
+    /// Replies of front ends, to resume or to stop.
+    Runs(RunRequest),
     /// Responses and conversations that this server stores.
     StoredResponses,
     /// Ollama's questions about models and about the server.
@@ -109,7 +114,7 @@ async fn run_turn(app: &App, request: IncomingRequest, body: Body) -> Response {
     if request.dialect.name() == anthropic::NAME {
         return app.threads.turn(request, body, slot).await.map(Body::new);
     }
-    into_response(app.gateway.turn(request, body, slot).await)
+    app.front_doors.turn(request, body, slot).await.map(Body::new)
 }
 
 async fn stored_responses(app: &App, request: IncomingRequest, body: Body) -> Response {
@@ -133,8 +138,6 @@ fn not_found(app: &App, method: &Method, path: &str, headers: &HeaderMap) -> Res
     match (method, path) {
         (&Method::GET | &Method::HEAD, "/" | "/api/hello") => WELCOME.into_response(),
         (&Method::OPTIONS, _) => StatusCode::NO_CONTENT.into_response(),
-        // Running streams are not stored, so there is none to resume.
-        (&Method::GET, path) if ui_stream::resumes(path) => StatusCode::NO_CONTENT.into_response(),
         _ => {
             // The usual reason is a base URL without its `/v1`.
             let versioned = format!("/v1{path}");

@@ -3,6 +3,8 @@
 
 use std::path::{Path, PathBuf};
 
+use throughline_codec::pacing::Pacing;
+use throughline_conversations::front_doors::RunSettings;
 use throughline_conversations::sealed_store::Retention;
 use throughline_gateway::settings::{Limits, Thinking};
 
@@ -10,7 +12,7 @@ use super::diagnostic::{Diagnostics, Problem, Report};
 use super::document::{Node, Position};
 use super::paths::{self, Environment, Source};
 use super::settings::{Config, DebugLog, Log, Store, StoreUrl};
-use super::values::{LocatedText, Section, Size};
+use super::values::{LocatedText, MaybeDuration, PaceValue, Section, Size};
 use super::{address, backends, defaults_from_env, env, keys, models, routes};
 
 /// Values from the command line; they override environment and file.
@@ -61,6 +63,8 @@ fn read_tree(
     let store = top.table("store");
     let responses = top.table("responses");
     let threads = top.table("threads");
+    let runs = top.table("runs");
+    let pacing = top.table("pacing");
     let debug_log = top.table("debug_log");
     let backends = backends::read(top, env, report);
     let route = routes::read(top, &backends, report);
@@ -94,6 +98,17 @@ fn read_tree(
         },
         threads: threads.value("retention", report),
         projects: routes::read_projects(top, report),
+        runs: RunSettings {
+            log: runs.value("log", report),
+            retention: runs.value("retention", report),
+            detached: runs.value::<MaybeDuration>("detached", report).0,
+            pacing: Pacing {
+                text: pacing.value::<PaceValue>("text", report).0,
+                thinking: pacing.value::<PaceValue>("thinking", report).0,
+                tool_args: pacing.value::<PaceValue>("tool_args", report).0,
+            },
+            reader_queue: limits.value("reader_queue", report),
+        },
         limits: Limits {
             body: limits.value::<Size>("body", report).in_memory(),
             json_depth: limits.value("json_depth", report),

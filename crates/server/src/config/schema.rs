@@ -44,10 +44,14 @@ pub(super) enum KeyType {
     },
     /// Longer than zero.
     Duration,
+    /// A duration, or the word for none.
+    DurationOr(&'static str),
     /// A number of bytes.
     Size {
         min: u64,
     },
+    /// How text is cut into pieces: a word, or a table for a window.
+    Pace,
     TextList,
     /// Strings under keys of the user's choice.
     TextMap,
@@ -70,7 +74,7 @@ pub(super) enum DefaultValue {
 }
 
 use DefaultValue::{Derived, Required, Toml, Unset};
-use KeyType::{Bool, Duration, Integer, ListOf, OneOf, Secret, Size};
+use KeyType::{Bool, Duration, DurationOr, Integer, ListOf, OneOf, Pace, Secret, Size};
 use KeyType::{Table, TableList, Text, TextList, TextMap};
 
 const fn available(
@@ -156,10 +160,10 @@ pub(super) const ROWS: &[Row] = &[
     available("thinking.tool_thinking", OneOf(ToolThinking::names), Toml(r#""auto""#), "The order of thinking and tool calls: as client and model decide, all thinking before the first call, or also between calls."),
     available("thinking.reasoning_fields", ListOf(ReasoningField::names), Toml(r#"["reasoning", "reasoning_content"]"#), "The JSON members in which `openai_chat` clients get reasoning as plain text. `reasoning_details` is always sent."),
 
-    planned("pacing", Table, Unset, "How runs are cut into pieces."),
-    planned("pacing.text", Text("string"), Toml(r#""immediate""#), "Pieces of text."),
-    planned("pacing.thinking", Text("string"), Toml(r#""sentence""#), "Pieces of thinking."),
-    planned("pacing.tool_args", Text("string"), Toml(r#""json_boundary""#), "Pieces of tool arguments."),
+    available("pacing", Table, Unset, "How the replies of runs are cut into pieces. A window such as `{ window_ms = 80, bytes = 256 }` releases this many bytes at once, or what has waited this long."),
+    available("pacing.text", Pace, Toml(r#""immediate""#), "Pieces of text."),
+    available("pacing.thinking", Pace, Toml(r#""sentence""#), "Pieces of thinking."),
+    available("pacing.tool_args", Pace, Toml(r#""json_boundary""#), "Pieces of tool arguments."),
     planned("pacing.proxy", Table, Unset, "The same for proxied requests."),
 
     available("store", Table, Unset, "Where everything is stored."),
@@ -188,12 +192,17 @@ pub(super) const ROWS: &[Row] = &[
     available("threads", Table, Unset, "Message threads stored for clients that send no history. `responses.limit` includes their size."),
     available("threads.retention", Duration, Toml(r#""1h""#), "How long a thread is stored after its last turn."),
 
+    available("runs", Table, Unset, "Streamed replies of front ends, which clients can resume. `responses.limit` includes their size."),
+    available("runs.log", Bool, Toml("true"), "Keep a log of each streamed reply. If false, a reply ends with its connection."),
+    available("runs.retention", Duration, Toml(r#""10m""#), "How long the log is kept after the end of the reply."),
+    available("runs.detached", DurationOr("until_end"), Toml(r#""2m""#), "How long a reply goes on while nobody reads it; then it is cancelled. `\"until_end\"` never cancels it."),
+
     available("limits", Table, Unset, "Limits for requests."),
     available("limits.body", Size { min: 1024 }, Toml(r#""64MiB""#), "Size of a request body."),
     available("limits.json_depth", Integer { min: 8, max: MAX_TREE_DEPTH as i64 }, Toml("128"), "Levels of nesting in a request's JSON."),
     available("limits.streams", Integer { min: 1, max: 1_000_000 }, Toml("1000"), "Requests in progress at the same time, and as many open WebSockets."),
     planned("limits.queue", Integer { min: 0, max: 1_000_000 }, Toml("100"), "Requests that wait for a free slot."),
-    planned("limits.reader_queue", Integer { min: 1, max: 1_000_000 }, Toml("1000"), "Events that wait for a slow reader."),
+    available("limits.reader_queue", Integer { min: 1, max: 1_000_000 }, Toml("1000"), "Events of a run that a reader may be behind. If it is further behind and has taken nothing for 30 seconds, its stream ends, and it can resume."),
     planned("limits.requests_per_minute", Integer { min: 0, max: i64::MAX }, Toml("0"), "Per gateway key; 0 is no limit."),
 
     available("debug_log", Table, Unset, "A log of requests and replies, for debugging."),
@@ -256,6 +265,8 @@ impl Row {
             Integer { min, max: i64::MAX } => format!("integer from {min}"),
             Integer { min, max } => format!("integer from {min} to {max}"),
             Duration => "duration".to_owned(),
+            DurationOr(word) => format!("duration, or `\"{word}\"`"),
+            Pace => format!("{}, or a window", quoted(units::PACES.map(|(name, _)| name))),
             Size { min } => format!("size from {}", units::show_size(min)),
             TextList => "list of strings".to_owned(),
             TextMap => "table of strings".to_owned(),

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use throughline_codec::dialects::profile::Profile;
 use throughline_codec::dialects::{self, UpstreamDialect, anthropic};
+use throughline_conversations::front_doors::RunSettings;
 use throughline_conversations::sealed_store::Retention;
 use throughline_gateway::backend::{Auth, Cache, Compat, RawText, Replay, Timeouts};
 use throughline_gateway::route::Routes;
@@ -49,6 +50,8 @@ pub struct Config {
     pub threads: Duration,
     /// Defaults of new projects.
     pub projects: ProjectDefaults,
+    /// How replies of front ends are logged, paced and read.
+    pub runs: RunSettings,
     /// Limits for requests.
     pub limits: Limits,
     /// What the debug log contains.

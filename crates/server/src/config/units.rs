@@ -1,6 +1,16 @@
-//! Reads durations and sizes: a number and a unit.
+//! Reads durations and sizes, which are a number and a unit, and names the paces of text.
 
 use std::time::Duration;
+
+use throughline_codec::pacing::Pace;
+
+/// The paces that are a word.
+pub(super) const PACES: [(&str, Pace); 4] = [
+    ("immediate", Pace::Immediate),
+    ("sentence", Pace::Sentence),
+    ("paragraph", Pace::Paragraph),
+    ("json_boundary", Pace::JsonBoundary),
+];
 
 /// Long enough for every use, and short enough that adding it to a time cannot overflow.
 const MAX_DURATION: Duration = Duration::from_secs(365 * 24 * 60 * 60);

@@ -3,6 +3,8 @@
 
 use std::time::Duration;
 
+use throughline_codec::pacing::Pace;
+
 use super::config_enum::ConfigEnum;
 use super::diagnostic::{Problem, Report, one_of, shown};
 use super::document::{Node, Position, Value};
@@ -200,6 +202,54 @@ impl FromNode for Duration {
             _ => return wrong_type(report, node, row, expected),
         };
         fail(report, node, Problem::new(format!("`{}` is {found}", row.key())).expected(expected))
+    }
+}
+
+/// A duration, or the word for none.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct MaybeDuration(pub(super) Option<Duration>);
+
+impl FromNode for MaybeDuration {
+    fn read(node: &Node, row: &Row, report: &mut Report<'_>) -> Option<Self> {
+        match row.key_type {
+            KeyType::DurationOr(word) if node.as_text() == Some(word) => Some(Self(None)),
+            _ => Duration::read(node, row, report).map(|duration| Self(Some(duration))),
+        }
+    }
+}
+
+/// How text is cut into pieces.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct PaceValue(pub(super) Pace);
+
+impl Default for PaceValue {
+    fn default() -> Self {
+        Self(Pace::Immediate)
+    }
+}
+
+impl FromNode for PaceValue {
+    fn read(node: &Node, row: &Row, report: &mut Report<'_>) -> Option<Self> {
+        let names = units::PACES.map(|(name, _)| name);
+        let expected = format!("{}, or {{ window_ms = 80, bytes = 256 }}", one_of(names));
+        if let Some(name) = node.as_text() {
+            let known = units::PACES.iter().find(|(known, _)| *known == name);
+            return known.map(|(_, pace)| Self(*pace)).or_else(|| {
+                let message = format!("`{}` is {}", row.key(), shown(name));
+                let nearest = suggest::nearest(name, names);
+                fail(report, node, Problem::new(message).expected(expected).did_you_mean(nearest))
+            });
+        }
+        let number = |key: &str| match node.get(key)?.value {
+            Value::Integer(number) => u32::try_from(number).ok(),
+            _ => None,
+        };
+        let (window, bytes) = (number("window_ms"), number("bytes").filter(|bytes| *bytes > 0));
+        let (Some(window), Some(bytes), 2) = (window, bytes, node.entries().len()) else {
+            return wrong_type(report, node, row, &expected);
+        };
+        let after = Duration::from_millis(window.into());
+        Some(Self(Pace::Window { after, bytes: bytes as usize }))
     }
 }
 

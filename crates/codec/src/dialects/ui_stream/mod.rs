@@ -25,15 +25,6 @@ pub const NAME: &str = "ui_stream";
 
 const PATH: &str = "/ui/chat";
 
-/// Whether a path resumes a running reply.
-pub fn resumes(path: &str) -> bool {
-    let chat = path
-        .strip_prefix(PATH)
-        .and_then(|rest| rest.strip_prefix('/'))
-        .and_then(|rest| rest.strip_suffix("/stream"));
-    chat.is_some_and(|chat| !chat.is_empty() && !chat.contains('/'))
-}
-
 /// The dialect.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct UiStream;

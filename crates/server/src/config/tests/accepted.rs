@@ -3,6 +3,9 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use throughline_codec::pacing::{Pace, Pacing};
+use throughline_conversations::front_doors::RunSettings;
+
 use super::*;
 use crate::config::settings::ProjectDefaults;
 
@@ -50,12 +53,50 @@ fn empty_file_has_all_defaults() {
         },
         responses: Retention { time: Duration::from_secs(30 * 86_400), limit: 1 << 30 },
         threads: Duration::from_secs(3600),
+        runs: RunSettings {
+            log: true,
+            retention: Duration::from_secs(600),
+            detached: Some(Duration::from_secs(120)),
+            pacing: Pacing::default(),
+            reader_queue: 1000,
+        },
         limits: Limits { body: 64 << 20, json_depth: 128, streams: 1000 },
         debug_log: DebugLog { enabled: false, full_body: false, pretty_print: false },
         notes: Vec::new(),
     };
     assert_eq!(config, expected);
     assert_eq!(Config::from_env(environment(&[])).unwrap(), expected);
+}
+
+#[test]
+fn runs_and_their_pacing_can_be_set() {
+    let config = good(
+        r#"
+        [runs]
+        detached = "until_end"
+        retention = "1h"
+        log = false
+
+        [pacing]
+        text = { window_ms = 80, bytes = 256 }
+        thinking = "paragraph"
+        "#,
+    );
+    let after = Duration::from_millis(80);
+    assert_eq!(
+        config.runs,
+        RunSettings {
+            log: false,
+            retention: Duration::from_secs(3600),
+            detached: None,
+            pacing: Pacing {
+                text: Pace::Window { after, bytes: 256 },
+                thinking: Pace::Paragraph,
+                tool_args: Pace::JsonBoundary,
+            },
+            reader_queue: 1000,
+        }
+    );
 }
 
 fn plain(name: &str, dialect: Dialect) -> Backend {

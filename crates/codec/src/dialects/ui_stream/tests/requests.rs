@@ -56,17 +56,3 @@ fn rejects_a_body_that_is_not_an_object() {
         assert_eq!((status, body), (400, found.message.into_bytes()));
     }
 }
-
-#[test]
-fn only_chat_paths_resume() {
-    for (path, resumes) in [
-        ("/ui/chat/c1/stream", true),
-        ("/ui/chat//stream", false),
-        ("/ui/chat/stream", false),
-        ("/ui/chat/c1", false),
-        ("/ui/chat/c1/x/stream", false),
-        ("/v1/chat/c1/stream", false),
-    ] {
-        assert_eq!(crate::dialects::ui_stream::resumes(path), resumes, "{path}");
-    }
-}

@@ -1,0 +1,327 @@
+//! The front doors: the endpoints of front ends, whose replies can be resumed.
+//!
+//! A streamed reply is a run: its canonical events are in a log, and every reader writes its stream
+//! from that log, from the start or after a cursor. So a client that lost its connection continues
+//! where it was, also on another instance and after a restart.
+//!
+//! Start at [`FrontDoors::turn`]. `record` is what a run remembers of its request, `reader` writes the
+//! stream of a reader, `follow` stays with a thread over several runs, and `requests` answers
+//! everything that is asked about runs.
+
+mod follow;
+mod reader;
+mod record;
+mod requests;
+
+use std::future::pending;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderName, HeaderValue, Response};
+use throughline_canonical::{Fault, FaultKind};
+use throughline_codec::dialects::Accepted;
+use throughline_codec::dialects::resumable::{ReplyFormat, ResumableReply};
+use throughline_codec::pacing::Pacing;
+use throughline_gateway::backend::credential_fingerprint;
+use throughline_gateway::headers::callers_key;
+use throughline_gateway::thinking::random;
+use throughline_gateway::thinking::store::{StoreError, StoreFuture};
+use throughline_gateway::turn::error_reply::Reply;
+use throughline_gateway::turn::request::decompress_body;
+use throughline_gateway::{Gateway, IncomingRequest, unix_ms};
+use tokio::sync::{OwnedSemaphorePermit, oneshot, watch};
+
+use self::reader::RunReader;
+use self::record::{RunRecord, scope_of};
+pub use self::requests::RunRequest;
+use crate::body::{Answer, drop_body_headers, plain};
+use crate::runs::abandoned::CloseRun;
+use crate::runs::canonical::{CanonicalRun, Driven, StoreEnd};
+use crate::runs::log::LiveRun;
+use crate::runs::{RunGuard, Runs};
+use crate::sealed_store::{SealedKind, expires, is_valid};
+use crate::store::{Commit, Outcome, Run, RunEnd, RunStatus};
+
+/// The header that names the run of a reply.
+const RUN: HeaderName = HeaderName::from_static("x-throughline-run");
+/// The fault of a run whose server stopped.
+const ABANDONED: &str = "the server was stopped while this reply was being written";
+
+/// How long runs go on and are kept, and how they are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RunSettings {
+    /// Whether replies of front doors are runs at all.
+    pub log: bool,
+    /// How long the log of a run is kept after its end.
+    pub retention: Duration,
+    /// How long a run goes on while nobody reads it; `None` until its end.
+    pub detached: Option<Duration>,
+    /// How deltas are joined.
+    pub pacing: Pacing,
+    /// How many entries a reader that takes nothing may be behind.
+    pub reader_queue: u64,
+}
+
+/// The runs of front ends.
+#[derive(Debug)]
+pub struct FrontDoors {
+    gateway: Arc<Gateway>,
+    runs: Arc<Runs>,
+    settings: RunSettings,
+    /// Becomes true when the server stops, so that endless streams end.
+    stopping: watch::Receiver<bool>,
+}
+
+/// A request that starts a run.
+struct NewRun {
+    run: Run,
+    accepted: Accepted,
+    reply: ResumableReply,
+}
+
+/// What became of a request.
+enum Begun {
+    /// The model answers. The head of the reply is known.
+    Reply(Response<()>),
+    /// There is no answer of a model, such as after a refusal.
+    Finished(Box<Reply>),
+}
+
+/// Stores the end of a run. Its content stays.
+struct EndOfRun {
+    runs: Arc<Runs>,
+    run: Run,
+    retention: Duration,
+}
+
+impl StoreEnd for EndOfRun {
+    fn store_end<'a>(&'a self, driven: &'a Driven) -> StoreFuture<'a, Outcome> {
+        let end = RunEnd {
+            run: self.run.id.clone(),
+            epoch: self.run.epoch,
+            status: driven.status,
+            expires: Some(expires(unix_ms(), self.retention)),
+            sealed: self.run.sealed.clone(),
+        };
+        self.runs.sealed_store.store.commit(Commit { end: Some(end), ..Commit::default() })
+    }
+}
+
+impl FrontDoors {
+    /// Front doors with a store for their runs.
+    pub fn new(
+        gateway: Arc<Gateway>,
+        runs: Arc<Runs>,
+        settings: RunSettings,
+        stopping: watch::Receiver<bool>,
+    ) -> Self {
+        Self { gateway, runs, settings, stopping }
+    }
+
+    /// Answers a request for a turn. A streamed reply of a front end becomes a run.
+    pub async fn turn(
+        self: &Arc<Self>,
+        mut incoming: IncomingRequest,
+        raw: Bytes,
+        permit: OwnedSemaphorePermit,
+    ) -> Answer {
+        let Some(NewRun { run, accepted, reply }) = self.read(&incoming, &raw) else {
+            return plain(self.gateway.turn(incoming, raw, permit).await);
+        };
+        let live = Arc::new(LiveRun::new(&*run.id, run.epoch));
+        // Readers may find the run as soon as it is stored.
+        let guard = self.runs.register(live.clone());
+        match self.store_start(&run).await {
+            Ok(Outcome::Written) => {}
+            Ok(Outcome::Repeated { run }) => return self.repeated(&incoming, &run).await,
+            // The store has logged its error. The reply is more important than its log.
+            Ok(_) | Err(_) => return plain(self.gateway.turn(incoming, raw, permit).await),
+        }
+        drop(raw);
+        drop_body_headers(&mut incoming);
+        // The client counts as a reader from now on, until it disconnects.
+        let reader = RunReader::of_live(&live, reply);
+        let (begun, head) = oneshot::channel();
+        let id = run.id.clone();
+        let dialect = incoming.dialect;
+        tokio::spawn(self.clone().run(run, guard, (incoming, accepted, permit), begun));
+        match head.await {
+            Ok(Begun::Reply(head)) => {
+                let body = self.clone().body_of(reader);
+                let mut answer = head.map(|()| body);
+                name_run(&mut answer, &id);
+                answer
+            }
+            Ok(Begun::Finished(reply)) => plain(*reply),
+            Err(_) => {
+                let fault = Fault::new(FaultKind::Internal, "the run was stopped");
+                self.refuse(dialect, &fault)
+            }
+        }
+    }
+
+    /// Reads a request that starts a run; `None` if it does not. A request with mistakes does not, and
+    /// the gateway reports them.
+    fn read(&self, incoming: &IncomingRequest, raw: &Bytes) -> Option<NewRun> {
+        let format = ReplyFormat::of(incoming.dialect)?;
+        if !self.settings.log || !self.runs.sealed_store.has_room() {
+            return None;
+        }
+        let settings = self.gateway.settings();
+        let body = decompress_body(&settings, &incoming.headers, raw).ok()?;
+        let record = RunRecord::new(incoming, &body);
+        let accepted = record.read_request(Some(settings.limits.json_depth)).ok()?;
+        if !accepted.request.stream {
+            return None;
+        }
+        let id = format!("run_{}", random::id());
+        let now = unix_ms();
+        let run = Run {
+            owner: owner(incoming),
+            scope: scope_of(format, accepted.request.thread.as_deref()),
+            name: accepted.session.run_name().map(str::to_owned),
+            reference: None,
+            instance: self.runs.instance.clone(),
+            epoch: 1,
+            status: RunStatus::Running,
+            created: now,
+            expires: Some(expires(now, self.settings.retention)),
+            sealed: self.runs.sealed_store.seal(SealedKind::Run, &id, &record),
+            id,
+        };
+        let writer = accepted.reply_writer(&record::identity(&run));
+        Some(NewRun { run, accepted, reply: ResumableReply::new(writer, format) })
+    }
+
+    /// Stores a run that starts. A name may be used again when its run has expired.
+    async fn store_start(&self, run: &Run) -> Result<Outcome, StoreError> {
+        let store = &self.runs.sealed_store.store;
+        let commit = || Commit { start: Some(run.clone()), ..Commit::default() };
+        let outcome = store.commit(commit()).await?;
+        let Outcome::Repeated { run: known } = &outcome else {
+            self.runs.sealed_store.count_written(run.sealed.len());
+            return Ok(outcome);
+        };
+        match store.run(known).await? {
+            Some(known) if is_kept(&known) => Ok(outcome),
+            _ => {
+                store.remove_run(known).await?;
+                store.commit(commit()).await
+            }
+        }
+    }
+
+    /// Runs a turn to its end, whether its client stays or not.
+    async fn run(
+        self: Arc<Self>,
+        run: Run,
+        guard: RunGuard,
+        request: (IncomingRequest, Accepted, OwnedSemaphorePermit),
+        begun: oneshot::Sender<Begun>,
+    ) {
+        let this = self.clone();
+        let (record, live) = (run.clone(), guard.run.clone());
+        let driven = tokio::spawn(async move {
+            tokio::select! {
+                () = this.drive(record, live.clone(), request, begun) => {}
+                () = this.stop_when_detached(&live) => {}
+            }
+        });
+        if driven.await.is_err() {
+            // A panic also ends the run. Its log may lack what was not written.
+            drop(guard);
+            let what = "the server failed while it wrote the reply";
+            let _ = self.close_left(run, Fault::new(FaultKind::Internal, what)).await;
+        }
+    }
+
+    async fn drive(
+        &self,
+        run: Run,
+        live: Arc<LiveRun>,
+        (incoming, accepted, permit): (IncomingRequest, Accepted, OwnedSemaphorePermit),
+        begun: oneshot::Sender<Begun>,
+    ) {
+        let id = run.id.clone();
+        let end = self.end_of(run);
+        let canonical = self.canonical(live.clone());
+        let reply = tokio::select! {
+            reply = self.gateway.turn_events(incoming, accepted, permit) => reply,
+            () = live.stopped() => {
+                canonical.cancel(&end).await;
+                return;
+            }
+        };
+        match reply {
+            Ok(reply) => {
+                // The client may be gone. The run goes on.
+                let _ = begun.send(Begun::Reply(reply.head.stream(())));
+                canonical.drive_reply(reply, &end).await;
+            }
+            Err(finished) => {
+                // No model has answered, so the client may use the name again.
+                let _ = self.runs.sealed_store.store.remove_run(&id).await;
+                let _ = begun.send(Begun::Finished(Box::new(finished.reply)));
+            }
+        }
+    }
+
+    /// Stops a run that nobody has read for too long. Never returns.
+    async fn stop_when_detached(&self, live: &LiveRun) {
+        let Some(limit) = self.settings.detached else {
+            return pending().await;
+        };
+        let mut readers = live.watch_readers();
+        while readers.wait_for(|readers| *readers == 0).await.is_ok() {
+            let attached = readers.wait_for(|readers| *readers > 0);
+            if tokio::time::timeout(limit, attached).await.is_err() {
+                tracing::info!(run = live.id, "stopping a run that nobody reads");
+                live.stop();
+                break;
+            }
+        }
+        pending().await
+    }
+
+    fn canonical(&self, live: Arc<LiveRun>) -> CanonicalRun {
+        CanonicalRun { runs: self.runs.clone(), live, pacing: self.settings.pacing }
+    }
+
+    fn end_of(&self, run: Run) -> EndOfRun {
+        EndOfRun { runs: self.runs.clone(), run, retention: self.settings.retention }
+    }
+
+    /// Ends a run that nobody writes any more, with the events that had arrived.
+    async fn close_left(&self, run: Run, fault: Fault) -> Result<(), StoreError> {
+        let live = Arc::new(LiveRun::new(&*run.id, run.epoch));
+        self.canonical(live).close_left(fault, &self.end_of(run)).await.map(drop)
+    }
+}
+
+impl CloseRun for FrontDoors {
+    fn handles(&self, scope: &str) -> bool {
+        record::is_front_door(scope)
+    }
+
+    fn close(&self, run: Run) -> Pin<Box<dyn Future<Output = Result<(), StoreError>> + Send + '_>> {
+        Box::pin(self.close_left(run, Fault::new(FaultKind::Internal, ABANDONED)))
+    }
+}
+
+/// Who may see the runs of a caller: whoever presents the same key.
+fn owner(incoming: &IncomingRequest) -> String {
+    credential_fingerprint(&callers_key(incoming))
+}
+
+/// Whether a run is in progress or has not expired.
+fn is_kept(run: &Run) -> bool {
+    run.status == RunStatus::Running || is_valid(run.expires)
+}
+
+fn name_run<B>(answer: &mut Response<B>, id: &str) {
+    if let Ok(id) = HeaderValue::from_str(id) {
+        answer.headers_mut().insert(RUN, id);
+    }
+}
