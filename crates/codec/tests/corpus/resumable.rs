@@ -1,7 +1,7 @@
 //! Every reply of the corpus, cut after each of its frames and resumed, in each format of a run.
 
 use throughline_canonical::{BlockStart, EndReason, Event, Request};
-use throughline_codec::dialects::resumable::{LogCursor, Kinds, ReplyFormat, ResumableReply};
+use throughline_codec::dialects::resumable::{Kinds, LogCursor, ReplyFormat, ResumableReply};
 use throughline_codec::dialects::{ReplyIdentity, fault_of_end};
 
 use super::shared::replies;

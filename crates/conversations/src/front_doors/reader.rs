@@ -49,7 +49,7 @@ pub(super) enum ReaderEnd {
 impl RunReader {
     /// A reader of a run that this process writes, from its first event.
     pub(super) fn of_live(live: &Arc<LiveRun>, reply: ResumableReply) -> Self {
-        let entries = Box::pin(live.follow(None).map(Ok));
+        let entries = Box::pin(live.follow(None).map(Ok).fuse());
         Self { entries, reply, live: Some(live.clone()), number: 0, pending: Vec::new() }
     }
 
@@ -69,8 +69,8 @@ impl RunReader {
             }
         };
         let entries: Pin<Box<dyn Stream<Item = _> + Send>> = match &live {
-            Some(live) => Box::pin(live.follow(None).map(Ok)),
-            None => Box::pin(runs.follow(id, None)),
+            Some(live) => Box::pin(live.follow(None).map(Ok).fuse()),
+            None => Box::pin(runs.follow(id, None).fuse()),
         };
         let mut reader = Self { entries, reply, live, number: 0, pending: Vec::new() };
         let Some(cursor) = cursor else {

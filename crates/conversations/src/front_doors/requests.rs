@@ -7,7 +7,7 @@ use http::{HeaderValue, Method, Response, StatusCode, header};
 use http_body_util::BodyExt;
 use serde_json::Value;
 use throughline_canonical::{Fault, FaultKind};
-use throughline_codec::dialects::resumable::{LogCursor, Kinds, ReplyFormat};
+use throughline_codec::dialects::resumable::{Kinds, LogCursor, ReplyFormat};
 use throughline_codec::dialects::segments::{decode, query_value};
 use throughline_codec::dialects::{ClientDialect, ag_ui, ndjson, ui_stream};
 use throughline_gateway::turn::error_reply::error_response;

@@ -108,11 +108,12 @@ async fn repeated_run_is_refused_with_its_state_and_asks_no_model() {
             })
             .await;
         }
-        let (answer, _exchange) = tokio::join!(start(&gateway.client, Door::AgUi, key, &body), async {
-            let mut exchange = upstream.next().await;
-            begin_reply(&mut exchange, "A heron ").await;
-            exchange
-        });
+        let (answer, _exchange) =
+            tokio::join!(start(&gateway.client, Door::AgUi, key, &body), async {
+                let mut exchange = upstream.next().await;
+                begin_reply(&mut exchange, "A heron ").await;
+                exchange
+            });
         assert_eq!(answer.status, 200);
         assert_ne!(run_of(&answer), id);
     }

@@ -14,7 +14,8 @@ const CUTS: usize = 60;
 /// Covers: X-1, C-35
 #[tokio::test]
 async fn stream_that_is_cut_again_and_again_joins_to_the_whole_one() {
-    let options = Options { identity: "a".to_owned(), tokens_per_second: 400, ..Options::default() };
+    let options =
+        Options { identity: "a".to_owned(), tokens_per_second: 400, ..Options::default() };
     let simulator = Simulator::with(options).await;
     let gateway = Gateway::over_simulators(BINARY, &[("a", &simulator)], "").await;
     // The cuts differ from stream to stream, and are the same in each run of the test.

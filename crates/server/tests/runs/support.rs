@@ -138,7 +138,8 @@ pub(crate) async fn begin_reply(exchange: &mut Exchange, text: &str) {
     let message = json!({"id": "msg_1", "type": "message", "role": "assistant", "model": "m",
         "content": [], "stop_reason": null, "usage": {"input_tokens": 1, "output_tokens": 1}});
     let start = |index, block| json!({"type": "content_block_start", "index": index, "content_block": block});
-    let delta = |index, delta| json!({"type": "content_block_delta", "index": index, "delta": delta});
+    let delta =
+        |index, delta| json!({"type": "content_block_delta", "index": index, "delta": delta});
     let stop = |index| json!({"type": "content_block_stop", "index": index});
     for (name, data) in [
         ("message_start", json!({"type": "message_start", "message": message})),
