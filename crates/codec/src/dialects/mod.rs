@@ -338,6 +338,8 @@ pub trait ReplyWriter: Send {
     fn wait(&mut self, _silent: Duration, out: &mut Vec<u8>) {
         self.keep_alive(out);
     }
+    /// Writes what comes before the first event, in dialects that can. The first event writes it too.
+    fn begin(&mut self, _out: &mut Vec<u8>) {}
     /// Writes that a silence, which [`ReplyWriter::wait`] has reported, is over. The next event says it
     /// too.
     fn settle(&mut self, _out: &mut Vec<u8>) {}

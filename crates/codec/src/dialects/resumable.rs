@@ -14,6 +14,9 @@ use throughline_canonical::{BlockStart, Event, Fault};
 
 use super::{ClientDialect, ReplyWriter, ag_ui, events, ndjson, ui_stream};
 
+/// The number of the first event of a log.
+const FIRST_NUMBER: u64 = 1;
+
 /// The formats in which the log of a run can be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReplyFormat {
@@ -167,6 +170,7 @@ pub struct ResumableReply {
     after: LogCursor,
     /// Whether the frame of that cursor was written, or its event had none.
     found: bool,
+    begun: bool,
     /// Comes before each cursor, in streams over several runs.
     prefix: String,
     /// The last frame. Frames about a silence repeat its cursor, because the log has none of them.
@@ -194,6 +198,7 @@ impl ResumableReply {
             unwanted: Vec::new(),
             after: LogCursor::default(),
             found: true,
+            begun: false,
             prefix: String::new(),
             last: None,
             frames: Vec::new(),
@@ -223,13 +228,28 @@ impl ResumableReply {
         self
     }
 
-    /// Whether the cursor exists, once the event with its number was written.
+    /// Whether the frame of the cursor was written, or its event had none.
     pub fn knows_cursor(&self) -> bool {
         self.found
     }
 
+    /// The cursor of the last frame.
+    pub fn last(&self) -> Option<LogCursor> {
+        self.last
+    }
+
+    /// Writes what comes before the first event. Its frames belong to that event.
+    pub fn begin(&mut self, out: &mut Vec<u8>) {
+        if !std::mem::replace(&mut self.begun, true) {
+            self.frames.clear();
+            self.writer.begin(&mut self.frames);
+            self.write_frames(FIRST_NUMBER, out);
+        }
+    }
+
     /// Writes the event with this number.
     pub fn push(&mut self, number: u64, event: &Event<'_>, out: &mut Vec<u8>) {
+        self.begin(out);
         if !self.is_wanted(event) {
             return self.writer.omit(event);
         }
@@ -238,6 +258,11 @@ impl ResumableReply {
         self.write_extra(out);
         self.writer.number(number);
         self.writer.push(event, &mut self.frames);
+        self.write_frames(number, out);
+    }
+
+    /// Writes the frames of an event.
+    fn write_frames(&mut self, number: u64, out: &mut Vec<u8>) {
         if self.format == ReplyFormat::NdJson {
             if !self.frames.is_empty() {
                 self.last = Some(LogCursor { number, part: 0 });
@@ -248,8 +273,9 @@ impl ResumableReply {
             self.found |= number == self.after.number;
             return;
         }
+        let first = self.last.filter(|last| last.number == number).map_or(0, |last| last.part + 1);
         let frames = std::mem::take(&mut self.frames);
-        for (part, frame) in (0..).zip(split_frames(&frames)) {
+        for (part, frame) in (first..).zip(split_frames(&frames)) {
             let cursor = LogCursor { number, part };
             self.last = Some(cursor);
             self.found |= cursor == self.after;
@@ -262,10 +288,10 @@ impl ResumableReply {
 
     /// Writes a keep-alive after a silence of this length.
     pub fn wait(&mut self, silent: Duration, out: &mut Vec<u8>) {
+        self.begin(out);
         self.frames.clear();
         match self.last {
             Some(_) => self.writer.wait(silent, &mut self.frames),
-            // Some writers would begin the reply, and its frames would have no cursor.
             None => self.writer.keep_alive(&mut self.frames),
         }
         self.write_extra(out);

@@ -305,8 +305,13 @@ impl CloseRun for FrontDoors {
         record::is_front_door(scope)
     }
 
-    fn close(&self, run: Run) -> Pin<Box<dyn Future<Output = Result<(), StoreError>> + Send + '_>> {
-        Box::pin(self.close_left(run, Fault::new(FaultKind::Internal, ABANDONED)))
+    fn close(
+        self: Arc<Self>,
+        run: Run,
+    ) -> Pin<Box<dyn Future<Output = Result<(), StoreError>> + Send>> {
+        Box::pin(async move {
+            self.close_left(run, Fault::new(FaultKind::Internal, ABANDONED)).await
+        })
     }
 }
 

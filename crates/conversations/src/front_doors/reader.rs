@@ -76,12 +76,15 @@ impl RunReader {
         let Some(cursor) = cursor else {
             return Ok(reader);
         };
-        if cursor.number > last.unwrap_or_default() {
-            return Err(LogCursor::unknown(cursor));
-        }
         reader.reply = reader.reply.after(cursor);
         let mut rest = Vec::new();
-        while reader.number < cursor.number {
+        // The client may have seen only what comes before the first event.
+        reader.reply.begin(&mut rest);
+        let last = last.unwrap_or_default();
+        if cursor.number > last && reader.reply.last() < Some(cursor) {
+            return Err(LogCursor::unknown(cursor));
+        }
+        while reader.number < cursor.number.min(last) {
             match reader.entries.next().await {
                 Some(entry) => reader.write(&entry?, &mut rest),
                 None => break,

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use throughline_gateway::thinking::store::StoreError;
+use throughline_sealing::SealError;
 
 use super::Runs;
 use crate::store::Run;
@@ -86,8 +87,12 @@ impl Runs {
             let Some(closer) = closers.iter().find(|closer| closer.handles(&run.scope)) else {
                 continue;
             };
-            let closed = closer.clone().close(Run { epoch, ..run }).await;
-            let _ = closed.inspect_err(log_error);
+            let id = run.id.clone();
+            let closed = closer.clone().close(Run { epoch, ..run }).await.inspect_err(log_error);
+            if closed.is_err_and(|error| error.cause.is::<SealError>()) {
+                // Nobody can ever read it, and the next start should not try again.
+                let _ = store.remove_run(&id).await;
+            }
         }
     }
 }

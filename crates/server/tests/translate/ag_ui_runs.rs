@@ -138,8 +138,9 @@ async fn thread_is_a_session_and_context_becomes_system_text() {
     };
     body["context"] = json!([{"description": "The page", "value": "/rows/7"}]);
     let mut lineages = Vec::new();
-    for thread in ["one", "two", "one"] {
+    for (run, thread) in ["one", "two", "one"].into_iter().enumerate() {
         body["threadId"] = thread.into();
+        body["runId"] = format!("run-{run}").into();
         post(&bed, "/ag-ui", &body).await.expect_ok();
         let turn = bed.gateway.turns().await.swap_remove(0);
         lineages.push(text(&turn["lineage"]).to_owned());

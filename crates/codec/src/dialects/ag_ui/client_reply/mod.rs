@@ -87,13 +87,6 @@ impl Writer {
         }
     }
 
-    fn begin(&mut self, out: &mut Vec<u8>) {
-        if !std::mem::replace(&mut self.started, true) {
-            self.run.start(&self.identity, out);
-        }
-        self.settle(out);
-    }
-
     /// Creates a unique message id.
     fn message_id(&mut self, kind: &str) -> String {
         self.messages += 1;
@@ -411,6 +404,7 @@ impl ReplyWriter for Writer {
             return;
         }
         self.begin(out);
+        self.settle(out);
         if let Event::Ended { reason } = event {
             return self.end(reason, out);
         }
@@ -447,10 +441,14 @@ impl ReplyWriter for Writer {
             return self.keep_alive(out);
         }
         if !self.ended {
-            if !std::mem::replace(&mut self.started, true) {
-                self.run.start(&self.identity, out);
-            }
+            self.begin(out);
             self.activity.wait(silent, self.within(), out);
+        }
+    }
+
+    fn begin(&mut self, out: &mut Vec<u8>) {
+        if !std::mem::replace(&mut self.started, true) {
+            self.run.start(&self.identity, out);
         }
     }
 
