@@ -89,8 +89,6 @@ pub enum SealedKind {
     Node,
     /// The content of a reference.
     Reference,
-    /// The content of a run.
-    Run,
     /// A piece of a log, by the number of its first entry.
     Log(u64),
     /// The content of a project.
@@ -263,7 +261,6 @@ fn associated_data(kind: SealedKind, id: &str) -> Vec<u8> {
     match kind {
         SealedKind::Node => format!("node {id}"),
         SealedKind::Reference => format!("reference {id}"),
-        SealedKind::Run => format!("run {id}"),
         SealedKind::Log(first) => format!("log {first} {id}"),
         SealedKind::Project => format!("project {id}"),
         SealedKind::Run => format!("run {id}"),

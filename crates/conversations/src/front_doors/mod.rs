@@ -282,7 +282,7 @@ impl FrontDoors {
                 break;
             }
         }
-        pending().await
+        pending::<()>().await;
     }
 
     fn canonical(&self, live: Arc<LiveRun>) -> CanonicalRun {
@@ -309,9 +309,9 @@ impl CloseRun for FrontDoors {
         self: Arc<Self>,
         run: Run,
     ) -> Pin<Box<dyn Future<Output = Result<(), StoreError>> + Send>> {
-        Box::pin(async move {
-            self.close_left(run, Fault::new(FaultKind::Internal, ABANDONED)).await
-        })
+        Box::pin(
+            async move { self.close_left(run, Fault::new(FaultKind::Internal, ABANDONED)).await },
+        )
     }
 }
 

@@ -25,7 +25,7 @@ async fn begun(
 
 async fn status(gateway: &Gateway, id: &str) -> String {
     let state = get(&gateway.client, &format!("/runs/{id}"), ADA).await.expect_ok().json();
-    state["status"].as_str().unwrap().to_owned()
+    state["status"].as_str().expect("a status").to_owned()
 }
 
 #[tokio::test]
