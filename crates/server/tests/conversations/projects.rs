@@ -94,7 +94,7 @@ async fn other_callers_see_nothing() {
         api.post(&format!("{project}/chat"), json!({"message": "plain"})).await.expect_ok();
     let run = format!("/api/runs/{}", answer.header("x-throughline-run"));
     let node = format!("{project}/nodes/{}", answer.header("x-throughline-node"));
-    let eve = api.as_caller("eve");
+    let eve = api.with_key("eve");
     assert_eq!(titles(&eve.get("/api/projects").await), [""; 0]);
     for path in [
         project.clone(),

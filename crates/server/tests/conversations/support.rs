@@ -112,7 +112,7 @@ impl Api {
     }
 
     /// The same gateway for another caller.
-    pub(crate) fn as_caller(self, key: &'static str) -> Self {
+    pub(crate) fn with_key(self, key: &'static str) -> Self {
         Self { key, ..self }
     }
 
