@@ -106,7 +106,7 @@ pub fn text_of(blocks: &[Block]) -> String {
     blocks.iter().filter_map(text).collect()
 }
 
-/// A node as the API shows it. Many fields: each one is a member of the JSON.
+/// A node as the API shows it. Many fields: each one is a member of the JSON object.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeView {

@@ -103,7 +103,7 @@ impl Reading {
     }
 
     /// The same without a cursor, for the answer to the request that starts a run.
-    pub(super) fn at_the_start(self) -> Self {
+    pub(super) fn without_cursor(self) -> Self {
         Self { after: None, ..self }
     }
 

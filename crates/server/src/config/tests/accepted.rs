@@ -275,6 +275,13 @@ fn routes_can_be_written_inline_or_as_tables() {
 }
 
 #[test]
+fn projects_have_a_default_provider_and_model() {
+    let text = "[projects]\nprovider = 'simulator'\nmodel = 'm'\nmode = 'managed'";
+    let projects = good(text).projects;
+    assert_eq!((projects.provider.as_str(), projects.model.as_str()), ("simulator", "m"));
+}
+
+#[test]
 fn example_file_is_valid() {
     let config = good(include_str!("../../../../../throughline.example.toml"));
     let names: Vec<&str> = config.backends.iter().map(|backend| backend.name.as_str()).collect();

@@ -168,6 +168,8 @@ fn each_value_is_checked() {
         ("backend = ['glm']", "expected a table"),
         ("[backend]\nname = 'x'", "a list of tables, each under [[backend]]"),
         ("route.default = 'glm'", "no backend is named `glm`"),
+        ("projects.provider = 'glm'", "no backend is named `glm`"),
+        ("projects.mode = 'sealed'", "expected `managed`"),
         ("route.default = 'anthropc'", "did you mean `anthropic`?"),
         ("route.fallback = ['simulatr']", "did you mean `simulator`?"),
         ("route.rules = [{ model = 'x', backend = 'y' }]", "no backend is named `y`"),
