@@ -3,14 +3,12 @@
 //!
 //! - `call` reads requests and writes errors;
 //! - `projects`, `branches`, `nodes`, `turns`, `runs`, `providers`: the handlers, by noun;
-//! - `stream` writes the events of a run in the format that the caller wants, `numbered` gives them
-//!   cursors;
+//! - `stream` writes the events of a run in the format that the caller wants;
 //! - `openapi` describes all of them.
 
 mod branches;
 mod call;
 mod nodes;
-mod numbered;
 mod openapi;
 mod projects;
 mod providers;

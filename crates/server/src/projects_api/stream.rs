@@ -13,43 +13,15 @@ use futures_util::stream::{self, BoxStream};
 use http::header;
 use serde::Deserialize;
 use serde_json::{Map, Value};
-use throughline_canonical::{BlockStart, EndReason, Event, Fault, FaultKind, Request};
-use throughline_codec::dialects::{self, ReplyIdentity, ReplyWriter};
+use throughline_canonical::{EndReason, Event, Fault, FaultKind, Request};
+use throughline_codec::dialects::resumable::{Kinds, LogCursor, ReplyFormat, ResumableReply};
+use throughline_codec::dialects::{ReplyIdentity, ReplyWriter};
 use throughline_conversations::projects::problem::Problem;
 use throughline_conversations::projects::{Projects, RunView};
 use throughline_conversations::runs::log::Entry;
 use utoipa::IntoParams;
 
 use super::call::{Call, Refusal};
-use super::numbered::{Cursor, number_frames, number_lines};
-
-/// How the events of a run are written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Format {
-    Ndjson,
-    Sse,
-    AgUi,
-    Ui,
-}
-
-/// The formats, by the value of `format`, with the dialect that writes them.
-const FORMATS: [(&str, Format, &str); 4] = [
-    ("ndjson", Format::Ndjson, "ndjson"),
-    ("sse", Format::Sse, "events"),
-    ("ag-ui", Format::AgUi, "ag_ui"),
-    ("ui", Format::Ui, "ui_stream"),
-];
-
-/// The kinds of blocks that a reader can ask for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    Text,
-    Thinking,
-    Tools,
-}
-
-const KINDS: [(&str, Kind); 3] =
-    [("text", Kind::Text), ("thinking", Kind::Thinking), ("tools", Kind::Tools)];
 
 /// How a caller wants to read a run.
 #[derive(Clone, Debug, Deserialize, IntoParams)]
@@ -76,10 +48,9 @@ pub(super) struct FormatQuery {
 
 /// How a caller wants to read a run, checked.
 pub(super) struct Reading {
-    format: Format,
-    after: Option<(String, Cursor)>,
-    /// `None` for all kinds.
-    kinds: Option<Vec<Kind>>,
+    format: ReplyFormat,
+    after: LogCursor,
+    kinds: Kinds,
 }
 
 impl Reading {
@@ -90,53 +61,55 @@ impl Reading {
         let header = |name| headers.get(name).and_then(|value| value.to_str().ok());
         let format = match query.format.as_deref() {
             None | Some("") => accepted(header("accept").unwrap_or_default()),
-            Some(name) => named(name, &FORMATS.map(|(name, format, _)| (name, format)), "format")?,
+            Some(name) => ReplyFormat::read(name)?,
         };
         // A browser that reconnects repeats the query, and the header has its newest cursor.
         let after = header("last-event-id").map(str::to_owned).or(query.after);
-        let after = after.filter(|after| !after.is_empty());
-        let after = after.map(|text| Cursor::read(&text).map(|cursor| (text, cursor)));
-        let kinds = query.kinds.filter(|kinds| !kinds.is_empty()).map(|kinds| {
-            kinds.split(',').map(|kind| named(kind.trim(), &KINDS, "kinds")).collect()
-        });
-        Ok(Self { format, after: after.transpose()?, kinds: kinds.transpose()? })
+        let after = match after.filter(|after| !after.is_empty()) {
+            Some(text) => LogCursor::read(&text).map_err(|_| unknown_cursor(&text))?,
+            None => LogCursor::default(),
+        };
+        let kinds = match query.kinds.filter(|kinds| !kinds.is_empty()) {
+            Some(kinds) => Kinds::read(&kinds)?,
+            None => Kinds::ALL,
+        };
+        Ok(Self { format, after, kinds })
     }
 
     /// The same without a cursor, for the answer to the request that starts a run.
     pub(super) fn without_cursor(self) -> Self {
-        Self { after: None, ..self }
+        Self { after: LogCursor::default(), ..self }
     }
 
     /// Opens the stream of a run.
     pub(super) async fn open(self, call: &Call, id: &str) -> Result<Response, Refusal> {
+        let Self { format, after, kinds } = self;
         let projects = call.projects();
         let run = projects.run(call.owner(), id).await?;
-        let after = match self.after {
-            Some((text, cursor)) => {
-                if cursor.number > 0 && !projects.has_entry(id, cursor.number).await? {
-                    return Err(Cursor::unknown(&text).into());
-                }
-                cursor
-            }
-            None => Cursor::default(),
-        };
-        let (writer, content_type) = writer(self.format, &run);
-        let reader = RunReader {
+        if after.number > 0 && !projects.has_entry(id, after.number).await? {
+            return Err(unknown_cursor(&after).into());
+        }
+        let (writer, content_type) = writer(format, &run);
+        let reply = ResumableReply::new(writer, format).with_kinds(kinds).after(after);
+        let mut reader = RunReader {
             projects: projects.clone(),
             owner: call.owner().to_owned(),
             entries: projects.runs().follow(id, None).boxed(),
             id: run.id,
-            format: self.format,
-            writer,
-            filter: Filter { kinds: self.kinds, left_out: Vec::new() },
-            after,
+            format,
+            reply,
             keep_alive: call.app.gateway.settings().keep_alive,
+            silent: Duration::ZERO,
             last: 0,
             progress: Progress::Empty,
         };
-        let pieces = stream::unfold(reader, |mut reader| async move {
-            let piece = reader.next().await?;
-            Some((Ok::<_, Infallible>(Bytes::from(piece)), reader))
+        let first = reader.skip_to(after).await?;
+        let pieces = stream::unfold((first, reader), |(first, mut reader)| async move {
+            let piece = match first.is_empty() {
+                false => first,
+                true => reader.next().await?,
+            };
+            Some((Ok::<_, Infallible>(Bytes::from(piece)), (Vec::new(), reader)))
         });
         let headers = [
             (header::CONTENT_TYPE, content_type),
@@ -148,27 +121,21 @@ impl Reading {
 
 /// The format that an `Accept` header names, if it names one. Three formats are event streams; the
 /// header means the one without a protocol of its own.
-fn accepted(accept: &str) -> Format {
+fn accepted(accept: &str) -> ReplyFormat {
     let names = |media_type: &str| accept.contains(media_type);
     match names("text/event-stream") && !names("application/x-ndjson") {
-        true => Format::Sse,
-        false => Format::Ndjson,
+        true => ReplyFormat::Sse,
+        false => ReplyFormat::NdJson,
     }
 }
 
-fn named<T: Copy>(name: &str, known: &[(&str, T)], member: &str) -> Result<T, Problem> {
-    let found = known.iter().find(|(known, _)| *known == name);
-    found.map(|(_, value)| *value).ok_or_else(|| {
-        let names: Vec<String> = known.iter().map(|(name, _)| format!("`{name}`")).collect();
-        let message = format!("`{name}` is unknown; use {}", names.join(", "));
-        Problem::invalid(member, message)
-    })
+fn unknown_cursor(cursor: impl std::fmt::Display) -> Problem {
+    Problem::from(LogCursor::unknown(cursor))
+        .hint("send the `id` of a frame or the `seq` of a line that you received")
 }
 
 /// A writer for the reply of a run, and its content type.
-fn writer(format: Format, run: &RunView) -> (Box<dyn ReplyWriter>, &'static str) {
-    let row = FORMATS.iter().find(|row| row.1 == format).unwrap_or(&FORMATS[0]);
-    let dialect = dialects::client(row.2).unwrap_or(&dialects::ndjson::NdJson);
+fn writer(format: ReplyFormat, run: &RunView) -> (Box<dyn ReplyWriter>, &'static str) {
     // AG-UI adds `run_` to the id.
     let id = run.id.strip_prefix("run_").unwrap_or(&run.id);
     let identity = ReplyIdentity {
@@ -176,42 +143,8 @@ fn writer(format: Format, run: &RunView) -> (Box<dyn ReplyWriter>, &'static str)
         ..ReplyIdentity::new(id, run.created_at / 1_000)
     };
     let request = Request { thread: Some(run.branch_id.clone()), ..Request::default() };
-    let session = dialect.session();
+    let session = format.dialect().session();
     (session.reply_writer(&request, &identity), session.stream_type())
-}
-
-/// Leaves out blocks of kinds that the reader does not want.
-struct Filter {
-    kinds: Option<Vec<Kind>>,
-    /// Open blocks that are left out, by index.
-    left_out: Vec<u32>,
-}
-
-impl Filter {
-    fn keeps(&mut self, event: &Event<'_>) -> bool {
-        let Some(kinds) = &self.kinds else {
-            return true;
-        };
-        match event {
-            Event::BlockStarted { index, block } => {
-                let kind = match block {
-                    BlockStart::Thinking { .. } | BlockStart::Redacted { .. } => Kind::Thinking,
-                    BlockStart::ToolCall { .. } => Kind::Tools,
-                    _ => Kind::Text,
-                };
-                self.left_out.retain(|left_out| left_out != index);
-                let is_kept = kinds.contains(&kind);
-                if !is_kept {
-                    self.left_out.push(*index);
-                }
-                is_kept
-            }
-            Event::BlockDelta { index, .. } | Event::BlockEnded { index } => {
-                !self.left_out.contains(index)
-            }
-            _ => true,
-        }
-    }
 }
 
 /// What a reader has seen of a run.
@@ -231,17 +164,33 @@ struct RunReader {
     owner: String,
     id: String,
     entries: BoxStream<'static, Result<Entry, Fault>>,
-    format: Format,
-    writer: Box<dyn ReplyWriter>,
-    filter: Filter,
-    after: Cursor,
+    format: ReplyFormat,
+    reply: ResumableReply,
     keep_alive: Duration,
+    /// How long nothing has arrived.
+    silent: Duration,
     /// The number of the last entry.
     last: u64,
     progress: Progress,
 }
 
 impl RunReader {
+    /// Reads up to a cursor that the log has. Returns what follows it in its entry.
+    async fn skip_to(&mut self, cursor: LogCursor) -> Result<Vec<u8>, Problem> {
+        let mut out = Vec::new();
+        while self.last < cursor.number {
+            match self.entries.next().await {
+                Some(Ok(entry)) => out.extend(self.take(&entry).await),
+                Some(Err(fault)) => return Err(fault.into()),
+                None => break,
+            }
+        }
+        match self.reply.knows_cursor() {
+            true => Ok(out),
+            false => Err(unknown_cursor(cursor)),
+        }
+    }
+
     /// The next bytes.
     async fn next(&mut self) -> Option<Vec<u8>> {
         loop {
@@ -251,7 +200,8 @@ impl RunReader {
             let out = match tokio::time::timeout(self.keep_alive, self.entries.next()).await {
                 Err(_) => {
                     let mut out = Vec::new();
-                    self.writer.keep_alive(&mut out);
+                    self.silent += self.keep_alive;
+                    self.reply.wait(self.silent, &mut out);
                     out
                 }
                 Ok(Some(Ok(entry))) => self.take(&entry).await,
@@ -275,6 +225,7 @@ impl RunReader {
 
     async fn take(&mut self, entry: &Entry) -> Vec<u8> {
         self.last = entry.number;
+        self.silent = Duration::ZERO;
         match serde_json::from_str::<Event<'_>>(&entry.text) {
             Ok(event) => self.write(&event, entry.number).await,
             // An event of a newer version is skipped.
@@ -291,30 +242,26 @@ impl RunReader {
 
     async fn write(&mut self, event: &Event<'_>, number: u64) -> Vec<u8> {
         let mut out = Vec::new();
-        let mut more = Map::new();
         match event {
             Event::Ended { reason } => {
                 let is_empty = self.progress == Progress::Empty && !reason.is_cancelled();
                 if is_empty {
                     let what = "the provider returned nothing";
                     let fault = Fault::new(FaultKind::Unreachable, what);
-                    self.writer.push(&Event::Fault(fault), &mut out);
+                    self.reply.push(number, &Event::Fault(fault), &mut out);
                 }
-                if self.format == Format::Ndjson {
-                    more = self.facts_of_end(reason, is_empty).await;
-                }
+                self.reply.push(number, event, &mut out);
                 self.progress = Progress::Ended;
+                if self.format == ReplyFormat::NdJson {
+                    out = complete_end(&out, self.facts_of_end(reason, is_empty).await);
+                }
+                return out;
             }
             Event::BlockStarted { .. } | Event::Fault(_) => self.progress = Progress::Begun,
             _ => {}
         }
-        if self.filter.keeps(event) {
-            self.writer.push(event, &mut out);
-        }
-        match self.format {
-            Format::Ndjson => number_lines(&out, number, self.after, more),
-            Format::Sse | Format::AgUi | Format::Ui => number_frames(&out, number, self.after),
-        }
+        self.reply.push(number, event, &mut out);
+        out
     }
 
     /// What the last line says besides what its format knows.
@@ -332,4 +279,27 @@ impl RunReader {
         facts.insert("nodeId".to_owned(), node.into());
         facts
     }
+}
+
+/// Adds facts to the last line. A line before it, which has the same number, loses it: numbers rise
+/// from line to line.
+fn complete_end(written: &[u8], facts: Map<String, Value>) -> Vec<u8> {
+    let mut lines: Vec<Map<String, Value>> = written
+        .split(|byte| *byte == b'\n')
+        .filter_map(|line| serde_json::from_slice(line).ok())
+        .collect();
+    if let Some((last, before)) = lines.split_last_mut() {
+        let number = last.shift_remove("seq");
+        last.extend(facts);
+        last.extend(number.map(|number| ("seq".to_owned(), number)));
+        for line in before {
+            line.shift_remove("seq");
+        }
+    }
+    let mut out = Vec::new();
+    for line in lines {
+        out.extend_from_slice(Value::Object(line).to_string().as_bytes());
+        out.push(b'\n');
+    }
+    out
 }

@@ -119,7 +119,9 @@ async fn reader_filters_by_kind() {
 async fn unknown_cursors_kinds_and_formats_are_refused() {
     let api = Api::over(&[ANTHROPIC]).await;
     let run = finished_run(&api).await;
-    for query in ["after=9999", "after=x", "after=-1", "kinds=images", "format=xml"] {
+    for query in
+        ["after=9999", "after=x", "after=-1", "after=1.9&format=sse", "kinds=images", "format=xml"]
+    {
         let path = format!("/api/runs/{run}/events?{query}");
         let answer = api.send(Method::GET, &path, &Value::Null).await;
         assert_eq!(answer.status, 400, "{query}: {}", answer.text());
