@@ -87,7 +87,7 @@ impl Reading {
         let projects = call.projects();
         let run = projects.run(call.owner(), id).await?;
         if after.number > 0 && !projects.has_entry(id, after.number).await? {
-            return Err(unknown_cursor(&after).into());
+            return Err(unknown_cursor(after).into());
         }
         let (writer, content_type) = writer(format, &run);
         let reply = ResumableReply::new(writer, format).with_kinds(kinds).after(after);

@@ -20,6 +20,10 @@ when = { contains = "stall" }
 fault = "stall:event=12,ms=600000"
 say = [{ thinking = "One. Two. Three. Four. Five. Six. Seven." }, { text = "Never." }]
 [[step]]
+when = { contains = "slow" }
+fault = "stall:event=12,ms=1500"
+say = [{ text = "One. Two. Three. Four. Five. Six. Seven." }]
+[[step]]
 when = { contains = "refused" }
 fault = "status:400"
 say = [{ text = "Never." }]
@@ -94,14 +98,17 @@ async fn disconnect_is_not_a_stop() {
     let api = Api::with(&[ANTHROPIC], SCENARIO, "").await;
     let project = api.project(json!({"title": "t"})).await;
     let path = format!("{project}/chat");
-    let stream = api.open(Method::POST, &path, &json!({"message": "plain"})).await;
+    let mut stream = api.open(Method::POST, &path, &json!({"message": "slow"})).await;
     let run = stream.headers["x-throughline-run"].to_str().unwrap().to_owned();
+    assert!(stream.next().await.is_some());
     drop(stream);
     wait_until("the run has ended", async || {
-        api.get(&format!("/api/runs/{run}")).await["status"] == "completed"
+        api.get(&format!("/api/runs/{run}")).await["status"] != "running"
     })
     .await;
-    assert_eq!(api.nodes(&project, "main").await[1]["content"], "Just a text.");
+    assert_eq!(api.get(&format!("/api/runs/{run}")).await["status"], "completed");
+    let node = api.nodes(&project, "main").await[1].clone();
+    assert_eq!(node["content"], "One. Two. Three. Four. Five. Six. Seven.");
 }
 
 /// Covers: case 43

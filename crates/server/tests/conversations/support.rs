@@ -149,6 +149,7 @@ pub(crate) fn joined(lines: &[Value], kind: &str) -> String {
 pub(crate) fn done(lines: &[Value]) -> &Value {
     let last = lines.last().expect("a line");
     assert_eq!(last["type"], "done", "{lines:#?}");
+    assert!(last.get("nodeId").is_some(), "{last}");
     last
 }
 
