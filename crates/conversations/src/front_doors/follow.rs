@@ -28,7 +28,7 @@ pub(super) struct Thread {
 
 /// Where a follower is.
 #[derive(Debug)]
-pub(super) enum Place {
+pub(super) enum Position {
     /// In this run, which was not read yet.
     In(Box<Run>),
     /// After this run, or before every run.
@@ -45,11 +45,11 @@ impl FrontDoors {
     }
 
     /// Where a follower without a cursor begins: the active run, or the next one.
-    pub(super) async fn first_place(&self, thread: &Thread) -> Result<Place, StoreError> {
+    pub(super) async fn first_position(&self, thread: &Thread) -> Result<Position, StoreError> {
         let runs = self.runs_of(thread).await?;
         let newest = runs.first().cloned().map(Box::new);
         let active = runs.into_iter().find(|run| run.status == RunStatus::Running);
-        Ok(active.map_or(Place::After(newest), |run| Place::In(Box::new(run))))
+        Ok(active.map_or(Position::After(newest), |run| Position::In(Box::new(run))))
     }
 
     /// Sends the runs of a thread until the client is gone or the server stops. `first` is the reader
@@ -57,15 +57,15 @@ impl FrontDoors {
     pub(super) async fn follow(
         self: Arc<Self>,
         thread: Thread,
-        mut place: Place,
+        mut position: Position,
         mut first: Option<RunReader>,
         mut outlet: Outlet,
     ) {
         let mut stopping = self.stopping.clone();
         let runs = async {
             loop {
-                place = match place {
-                    Place::In(run) => {
+                position = match position {
+                    Position::In(run) => {
                         let reader = match first.take() {
                             Some(reader) => Ok(reader),
                             None => self.followed(&run, None).await,
@@ -76,12 +76,14 @@ impl FrontDoors {
                         {
                             return;
                         }
-                        Place::After(Some(run))
+                        Position::After(Some(run))
                     }
-                    Place::After(last) => match self.wait_for_run(&thread, last, &outlet).await {
-                        Some(next) => Place::In(next),
-                        None => return,
-                    },
+                    Position::After(last) => {
+                        match self.wait_for_run(&thread, last, &outlet).await {
+                            Some(next) => Position::In(next),
+                            None => return,
+                        }
+                    }
                 };
             }
         };

@@ -315,7 +315,7 @@ impl CloseRun for FrontDoors {
     }
 }
 
-/// Who may see the runs of a caller: whoever presents the same key.
+/// Who may see the runs of a caller: callers who present the same key.
 fn owner(incoming: &IncomingRequest) -> String {
     credential_fingerprint(&callers_key(incoming))
 }

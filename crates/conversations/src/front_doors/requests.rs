@@ -13,7 +13,7 @@ use throughline_codec::dialects::{ClientDialect, ag_ui, ndjson, ui_stream};
 use throughline_gateway::turn::error_reply::error_response;
 use throughline_gateway::{IncomingRequest, unix_ms};
 
-use super::follow::{Place, Thread};
+use super::follow::{Position, Thread};
 use super::reader::{Outlet, RunReader};
 use super::record::{self, RunRecord, scope_of};
 use super::{FrontDoors, is_kept, name_run, owner};
@@ -251,7 +251,7 @@ impl FrontDoors {
         let wish = Wish::read(incoming)?;
         let scope = scope_of(ReplyFormat::AgUi, Some(thread));
         let thread = Thread { owner: owner(incoming), scope };
-        let (place, first) = match wish.after.as_deref() {
+        let (position, first) = match wish.after.as_deref() {
             Some(after) => {
                 let (id, cursor) = LogCursor::read_with_run(after)?;
                 let run = self.find(incoming, id).await.map_err(|_| LogCursor::unknown(after))?;
@@ -260,12 +260,12 @@ impl FrontDoors {
                 }
                 let reader = self.followed(&run, Some(cursor)).await?;
                 self.gateway.metrics.resumes.increment();
-                (Place::In(Box::new(run)), Some(reader))
+                (Position::In(Box::new(run)), Some(reader))
             }
-            None => (self.first_place(&thread).await.map_err(fault)?, None),
+            None => (self.first_position(&thread).await.map_err(fault)?, None),
         };
         let (outlet, body) = Outlet::new();
-        tokio::spawn(self.clone().follow(thread, place, first, outlet));
+        tokio::spawn(self.clone().follow(thread, position, first, outlet));
         Ok(streamed(ReplyFormat::AgUi, body))
     }
 
