@@ -12,7 +12,6 @@ use throughline_gateway::backend::{Auth, Cache, Compat, RawText, Replay, Timeout
 use throughline_gateway::route::{Routes, Rule};
 use throughline_gateway::settings::{Limits, Policy, Thinking, ToolThinking, Unknown};
 
-use super::settings::ProjectDefaults;
 use super::*;
 
 pub(super) const ENV: &[(&str, &str)] =
