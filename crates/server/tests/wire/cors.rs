@@ -41,7 +41,7 @@ async fn allowed_origin_may_use_every_client_endpoint() {
         assert_eq!(reported.status, 204, "{path}");
         for (name, value) in [
             ("access-control-allow-origin", ALLOWED_ORIGIN),
-            ("access-control-allow-methods", "GET, HEAD, POST, DELETE, OPTIONS"),
+            ("access-control-allow-methods", "GET, HEAD, POST, PATCH, DELETE, OPTIONS"),
             ("access-control-allow-headers", "authorization,content-type"),
             ("access-control-allow-private-network", "true"),
             ("access-control-max-age", "7200"),
