@@ -37,7 +37,7 @@ use crate::stores::OpenStores;
 /// Tokens per second of the built-in simulator, about as fast as a real model.
 const SIMULATOR_SPEED: u32 = 80;
 
-/// The running application.
+/// The running application. Many fields: each one is a part that handlers use.
 #[derive(Debug)]
 pub struct App {
     /// Runs turns.

@@ -63,8 +63,6 @@ fn read_tree(
     let store = top.table("store");
     let responses = top.table("responses");
     let threads = top.table("threads");
-    let runs = top.table("runs");
-    let pacing = top.table("pacing");
     let debug_log = top.table("debug_log");
     let backends = backends::read(top, env, report);
     let route = routes::read(top, &backends, report);
@@ -98,17 +96,7 @@ fn read_tree(
         },
         threads: threads.value("retention", report),
         projects: routes::read_projects(top, report),
-        runs: RunSettings {
-            log: runs.value("log", report),
-            retention: runs.value("retention", report),
-            detached: runs.value::<MaybeDuration>("detached", report).0,
-            pacing: Pacing {
-                text: pacing.value::<PaceValue>("text", report).0,
-                thinking: pacing.value::<PaceValue>("thinking", report).0,
-                tool_args: pacing.value::<PaceValue>("tool_args", report).0,
-            },
-            reader_queue: limits.value("reader_queue", report),
-        },
+        runs: read_runs(top, report),
         limits: Limits {
             body: limits.value::<Size>("body", report).in_memory(),
             json_depth: limits.value("json_depth", report),
@@ -120,6 +108,22 @@ fn read_tree(
             pretty_print: debug_log.value("pretty_print", report),
         },
         notes,
+    }
+}
+
+/// How runs are logged, paced and read.
+fn read_runs(top: Section<'_>, report: &mut Report<'_>) -> RunSettings {
+    let (runs, pacing) = (top.table("runs"), top.table("pacing"));
+    RunSettings {
+        log: runs.value("log", report),
+        retention: runs.value("retention", report),
+        detached: runs.value::<MaybeDuration>("detached", report).0,
+        pacing: Pacing {
+            text: pacing.value::<PaceValue>("text", report).0,
+            thinking: pacing.value::<PaceValue>("thinking", report).0,
+            tool_args: pacing.value::<PaceValue>("tool_args", report).0,
+        },
+        reader_queue: top.table("limits").value("reader_queue", report),
     }
 }
 
