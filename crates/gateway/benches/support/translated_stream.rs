@@ -76,6 +76,7 @@ impl TranslatedStream {
         let target = Target { model: "m", profile: upstream.profile("") };
         let vault = gateway.vault.clone();
         let source = EventSource {
+            raw: None,
             decoder: None,
             reader: upstream.reply_reader(&target, true),
             relay: Relay::new(ledger, signature_form, vault, ids, sent, true),
