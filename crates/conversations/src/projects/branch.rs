@@ -39,7 +39,7 @@ pub struct BranchChange {
     pub name: Option<String>,
     /// Whether it is listed first.
     pub pinned: Option<bool>,
-    /// Whether it is left out of lists.
+    /// Whether pages should not show it. The list still has it.
     pub hidden: Option<bool>,
     /// Whether the user marked it.
     pub starred: Option<bool>,
@@ -67,7 +67,7 @@ pub struct BranchView {
     pub fork_node: Option<String>,
     /// Whether it is listed first.
     pub pinned: bool,
-    /// Whether it is left out of lists.
+    /// Whether pages should not show it. The list still has it.
     pub hidden: bool,
     /// Whether the user marked it.
     pub starred: bool,

@@ -147,7 +147,7 @@ pub struct BranchFacts {
     pub fork_node: Option<String>,
     /// Whether it is listed first.
     pub pinned: bool,
-    /// Whether it is left out of lists unless asked for.
+    /// Whether pages should not show it.
     pub hidden: bool,
     /// Whether the user marked it.
     pub starred: bool,
