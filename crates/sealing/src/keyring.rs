@@ -2,9 +2,11 @@
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-use hkdf::Hkdf;
 use sha2::{Digest, Sha256};
 use zeroize::Zeroizing;
+
+use crate::envelope::{self, push_part};
+use crate::secret_key::{ChatKey, KeyCheck};
 
 /// Bytes of a secret.
 pub const SECRET: usize = 32;
@@ -46,6 +48,9 @@ pub enum KeyringParseError {
     Malformed(usize),
 }
 
+/// The HKDF label of the chat keys of managed projects. It must never change.
+const CHAT_LABEL: &[u8] = b"throughline managed chat v1";
+
 /// The keys, newest first.
 #[derive(Clone)]
 pub struct Keyring {
@@ -72,6 +77,14 @@ impl Secret {
             conversation: derive(&secret, Purpose::Conversation),
             secret,
         }
+    }
+
+    /// Each chat has its own key, as in a sealed project, where the client makes it.
+    fn chat_key(&self, chat: &str) -> ChatKey {
+        let mut info = Vec::new();
+        push_part(&mut info, CHAT_LABEL);
+        push_part(&mut info, chat.as_bytes());
+        ChatKey::from_zeroizing(envelope::derive(self.secret.as_slice(), &info))
     }
 
     fn key(&self, purpose: Purpose) -> &Key {
@@ -139,6 +152,21 @@ impl Keyring {
         self.secrets.iter().any(|secret| secret.id == id)
     }
 
+    /// The key that seals the fields of a managed chat: from the newest secret.
+    pub fn chat_key(&self, chat: &str) -> ChatKey {
+        self.secrets[0].chat_key(chat)
+    }
+
+    /// The keys that may have sealed fields of a managed chat, newest first.
+    pub fn chat_keys(&self, chat: &str) -> impl Iterator<Item = ChatKey> {
+        self.secrets.iter().map(move |secret| secret.chat_key(chat))
+    }
+
+    /// The key of a managed chat that an envelope names; `None` if its secret is not on the keyring.
+    pub fn find_chat_key(&self, chat: &str, key_id: KeyCheck) -> Option<ChatKey> {
+        self.chat_keys(chat).find(|key| key.key_check() == key_id)
+    }
+
     /// The newest key for a purpose, and its id.
     pub(crate) fn newest(&self, purpose: Purpose) -> (KeyId, &Key) {
         let newest = &self.secrets[0];
@@ -164,15 +192,13 @@ fn key_id(secret: &Key) -> KeyId {
 }
 
 fn derive(secret: &Key, purpose: Purpose) -> Key {
-    let mut key = Zeroizing::new([0; SECRET]);
-    // Fails only for keys longer than 255 hashes; ours is one hash long.
-    let _ = Hkdf::<Sha256>::new(None, secret.as_slice()).expand(purpose.info(), key.as_mut_slice());
-    key
+    envelope::derive(secret.as_slice(), purpose.info())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::field::FieldPath;
 
     #[test]
     fn written_keys_are_read_back() {
@@ -208,5 +234,23 @@ mod tests {
         assert_eq!(other.find(id, Purpose::Envelope), None);
         assert_eq!(one.newest_id(), id);
         assert!(one.contains(id) && !other.contains(id));
+    }
+
+    ///
+    #[test]
+    fn chat_keys_of_older_secrets_still_open_after_a_rotation() {
+        let old = Keyring::new([1; SECRET]);
+        let path = FieldPath { chat: "chat-1", node: "node-1", field: "content" };
+        let envelope = old.chat_key("chat-1").seal(path, &[9; 12], b"secret");
+        let new = Keyring::new([2; SECRET]);
+        let rotated = Keyring::read(&format!("{}{}", *new.write(), *old.write())).unwrap();
+        let id = envelope::key_id(&envelope).unwrap();
+        let found = rotated.find_chat_key("chat-1", id).unwrap();
+        assert_eq!(found.open(path, &envelope), Ok(b"secret".to_vec()));
+        assert_eq!(rotated.chat_key("chat-1"), new.chat_key("chat-1"));
+        assert_eq!(rotated.chat_keys("chat-1").count(), 2);
+        assert_eq!(new.find_chat_key("chat-1", id), None);
+        assert_eq!(rotated.find_chat_key("chat-2", id), None);
+        assert_ne!(old.chat_key("chat-1"), old.chat_key("chat-2"));
     }
 }

@@ -1,4 +1,6 @@
-//! Sealed bytes: version, key id, nonce, then XChaCha20-Poly1305 ciphertext.
+//! Sealed bytes of the server's own: version, key id, nonce, then XChaCha20-Poly1305 ciphertext.
+//! Many values are sealed under one key here, so the nonce has 24 bytes. Fields of chats use
+//! [`crate::envelope`].
 
 use chacha20poly1305::aead::{Aead, Payload};
 use chacha20poly1305::{KeyInit, XChaCha20Poly1305};
@@ -43,7 +45,7 @@ impl Keyring {
         sealed.extend_from_slice(&key_id);
         sealed.extend_from_slice(nonce);
         let payload = Payload { msg: bytes, aad: context };
-        let cipher = XChaCha20Poly1305::new(key.as_slice().into());
+        let cipher = XChaCha20Poly1305::new((&**key).into());
         // Fails only for more bytes than fit into memory.
         if let Ok(ciphertext) = cipher.encrypt(nonce.into(), payload) {
             sealed.extend_from_slice(&ciphertext);
@@ -64,7 +66,7 @@ impl Keyring {
         let nonce: &Nonce = nonce.try_into().map_err(|_| SealError::Foreign)?;
         let key = self.find(key_id, purpose).ok_or(SealError::UnknownKey)?;
         let payload = Payload { msg: ciphertext, aad: context };
-        XChaCha20Poly1305::new(key.as_slice().into())
+        XChaCha20Poly1305::new((&**key).into())
             .decrypt(nonce.into(), payload)
             .map_err(|_| SealError::Altered)
     }
