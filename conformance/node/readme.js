@@ -27,11 +27,15 @@ export function recipe(name, url, page = "README.md") {
   return found;
 }
 
-/** A file of the repository that contains the working directory. */
+/** The text of a file of the repository that contains the working directory. */
 export function read(file) {
+  return readFileSync(locate(file), "utf8");
+}
+
+/** The path of a file of the repository that contains the working directory. */
+export function locate(file) {
   for (let folder = process.cwd(); ; folder = dirname(folder)) {
-    const path = join(folder, file);
-    if (existsSync(join(folder, "throughline.example.toml"))) return readFileSync(path, "utf8");
+    if (existsSync(join(folder, "throughline.example.toml"))) return join(folder, file);
     if (folder === dirname(folder)) throw new Error("run this inside the repository");
   }
 }

@@ -282,18 +282,26 @@ def main(*sdks):
     warnings.simplefilter("ignore")
     listed = http("GET", f"{GATEWAY}/admin/backends")["backends"]
     upstreams = [Upstream(entry) for entry in listed]
+    run(
+        (f"{sdk.name} {name}", scenario)
+        for sdk in sdks
+        for name, scenario in scenarios(sdk, upstreams)
+    )
+
+
+def run(named_scenarios):
+    """Runs scenarios, which come with their names, and exits."""
     failed = 0
-    for sdk in sdks:
-        for name, scenario in scenarios(sdk, upstreams):
-            started = time.monotonic()
-            try:
-                scenario()
-            except Exception as failure:  # an SDK may raise anything
-                failed += 1
-                print(f"FAILED  {sdk.name} {name}\n        {describe(failure)}", flush=True)
-            else:
-                took = (time.monotonic() - started) * 1000
-                print(f"ok      {sdk.name} {name} ({took:.0f} ms)", flush=True)
+    for name, scenario in named_scenarios:
+        started = time.monotonic()
+        try:
+            scenario()
+        except Exception as failure:  # an SDK may raise anything
+            failed += 1
+            print(f"FAILED  {name}\n        {describe(failure)}", flush=True)
+        else:
+            took = (time.monotonic() - started) * 1000
+            print(f"ok      {name} ({took:.0f} ms)", flush=True)
     sys.exit(1 if failed else 0)
 
 

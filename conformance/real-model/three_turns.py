@@ -29,7 +29,7 @@ CLIENTS = [
     ("gemini", google_genai.Conversation, "gemini-3-pro", ("STOP", "STOP")),
 ]
 
-# A question or a result has at least so many tokens, with the template's text around it.
+# The tokens that a question or a result has at least, with the template's text around it.
 MIN_ADDED_TOKENS = 10
 
 # The ids of the turns that were read already.

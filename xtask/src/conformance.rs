@@ -33,12 +33,20 @@ struct Scripts {
     shared: PathBuf,
 }
 
+/// The programs that scripts start by themselves.
+struct Programs {
+    gateway: PathBuf,
+    /// Checks what scripts have sealed.
+    sealing: PathBuf,
+}
+
 const LANGUAGES: &[Language] =
     &[Language { name: "Python", prepare: python }, Language { name: "Node", prepare: node }];
 
 /// Starts two simulators and a gateway, then runs each library's script against the gateway.
 pub(crate) fn run() -> Result<(), Failure> {
-    let binary = workspace::test_binary()?;
+    let programs =
+        Programs { gateway: workspace::test_binary()?, sealing: workspace::sealing_checker()? };
     let mut ready = Vec::new();
     for language in LANGUAGES {
         match (language.prepare)() {
@@ -49,7 +57,7 @@ pub(crate) fn run() -> Result<(), Failure> {
             Err(Missing::Failed(failure)) => return Err(failure),
         }
     }
-    with_gateway(&binary, |gateway| run_all(&ready, &binary, gateway))
+    with_gateway(&programs.gateway, |gateway| run_all(&ready, &programs, gateway))
 }
 
 /// Starts two simulators and a gateway, waits until they are ready, and ends them.
@@ -73,7 +81,7 @@ fn with_gateway(
 }
 
 /// Runs every script, also after one has failed.
-fn run_all(ready: &[Scripts], binary: &Path, gateway: SocketAddr) -> Result<(), Failure> {
+fn run_all(ready: &[Scripts], programs: &Programs, gateway: SocketAddr) -> Result<(), Failure> {
     let mut failures = Vec::new();
     let mut passed = 0;
     let started = Instant::now();
@@ -84,7 +92,8 @@ fn run_all(ready: &[Scripts], binary: &Path, gateway: SocketAddr) -> Result<(), 
                 .arg(file)
                 .env("PYTHONPATH", &scripts.shared)
                 .env("THROUGHLINE_URL", format!("http://{gateway}"))
-                .env("CONFORMANCE_BINARY", binary);
+                .env("CONFORMANCE_BINARY", &programs.gateway)
+                .env("CONFORMANCE_SEALING", &programs.sealing);
             isolate(&mut script);
             match command::run_within(&mut script, SCRIPT_TIMEOUT) {
                 Ok(()) => passed += 1,

@@ -58,6 +58,9 @@ pub(crate) fn target_directory() -> Result<PathBuf, Failure> {
 /// The binary that tests drive, relative to the target folder.
 pub(crate) const TEST_BINARY: &str = "debug/throughline";
 
+/// An example of the crate `sealing`.
+const SEALING_CHECKER: &str = "check_vectors";
+
 /// Builds the binary in the profile of tests and returns its path. `THROUGHLINE_BIN` names another
 /// binary instead: CI names the one that was built with the tests, because tests enable more features
 /// of dependencies and building without them would compile our crates again.
@@ -67,6 +70,21 @@ pub(crate) fn test_binary() -> Result<PathBuf, Failure> {
     }
     command::run(cargo().args(["build", "--workspace", "--bins", "--locked"]))?;
     Ok(target_directory()?.join(TEST_BINARY))
+}
+
+/// The program that checks what other implementations have sealed. It is built here, unless CI has
+/// built it with the tests.
+pub(crate) fn sealing_checker() -> Result<PathBuf, Failure> {
+    let program = target_directory()?.join("debug/examples").join(SEALING_CHECKER);
+    if std::env::var_os("THROUGHLINE_BIN").is_none() || !program.exists() {
+        build_sealing_checker()?;
+    }
+    Ok(program)
+}
+
+/// Builds that program with the features of tests, so that nothing else is compiled for it.
+pub(crate) fn build_sealing_checker() -> Result<(), Failure> {
+    command::run(cargo().args(["build", "--workspace", "--locked", "--example", SEALING_CHECKER]))
 }
 
 /// Builds the release binary and returns its path. `THROUGHLINE_BIN` names another one, for example

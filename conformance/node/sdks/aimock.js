@@ -1,4 +1,4 @@
-// Every client of this folder over `@copilotkit/aimock`, an upstream that nobody here wrote. It
+// Every client of this folder over `@copilotkit/aimock`, an upstream that is not part of this project. It
 // serves five dialects on one port and answers with what the fixtures below say. It is not strict,
 // and its Responses have no sequence numbers and few members.
 //

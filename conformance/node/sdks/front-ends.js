@@ -38,7 +38,7 @@ class Element {
 }
 
 /** The page, with its functions and its elements. */
-function openPage() {
+function openPage(protocol = "http:") {
   const [, script] = read("docs/front-ends/page.html").match(/<script>([^]*?)<\/script>/);
   const elements = Object.fromEntries(
     ["chat", "form", "question"].map((id) => [id, new Element(id)]),
@@ -47,7 +47,7 @@ function openPage() {
     URLSearchParams,
     TextDecoderStream,
     fetch,
-    location: { search: `?gateway=${GATEWAY}&model=claude-opus-5` },
+    location: { protocol, search: `?gateway=${GATEWAY}&model=claude-opus-5` },
     document: {
       createElement: (tag) => new Element(tag),
       getElementById: (id) => elements[id],
@@ -59,6 +59,8 @@ function openPage() {
 
 /** Two turns: both show thinking and text, and the second sends the first one back. */
 async function pageInOneFile(upstream) {
+  const said = openPage("file:").chat.children.map((child) => child.textContent);
+  check(said.join().includes("http.server"), "a page that is opened as a file says nothing");
   const page = openPage();
   for (const turn of [1, 2]) {
     await page.ask(`Ponder number ${turn}, please.`);

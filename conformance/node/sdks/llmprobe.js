@@ -15,7 +15,6 @@ const EXCEPTIONS = {
   "responses-chain-remembers": {
     everywhere: "the simulator quotes the last question and remembers no names",
   },
-  "chat-logprobs-not-ignored": { chat: "the simulator accepts `logprobs` and writes none" },
   "messages-stream-chunk-schema": { a: "the suite does not know `signature_delta`" },
   "messages-prefill-status": { a: "the model takes no trailing assistant message" },
   "responses-tool-stream-status": { responses: NOT_STRICT },

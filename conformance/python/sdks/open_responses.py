@@ -216,7 +216,7 @@ def settings(client):
         "max_output_tokens": 900,
         "metadata": {"a": "b"},
         "parallel_tool_calls": False,
-        "safety_identifier": "somebody",
+        "safety_identifier": "a-user",
         "prompt_cache_key": "one",
         "truncation": "disabled",
     }

@@ -29,7 +29,8 @@ pub use loss::{Loss, Lossy};
 pub use loss_terms::{LossReason, LossSubject};
 pub use reply::{Fold, Reply};
 pub use request::{
-    Block, MediaKind, Message, Output, Request, Role, Sampling, Source, Tool, ToolChoice,
+    Block, MediaKind, Message, Output, ProviderState, Request, Role, Sampling, Source, Tool,
+    ToolChoice,
 };
 pub use setting::{Amount, Effort, Show, ThinkingForm, ThinkingSetting};
 pub use thinking::{BlockKey, KeyHasher, Origin, Prefix, ThinkingKind};

@@ -117,36 +117,41 @@ LossReason {
          closed, and bounds are written into descriptions";
     Required "required" => "the backend requires it";
     NotWritten "not_written" => "the gateway's own store could not be written";
-    Repeated "repeated", NoCall "no_call", Missing "missing", Unfinished "unfinished",
-    Unknown "unknown" =>
-        "a result came twice, without a call, or not at all; a call was cut off; its origin is \
-         unknown";
+    Repeated "repeated" => "a result came twice";
+    NoCall "no_call" => "a result has no call";
+    Missing "missing" => "a call has no result";
+    Unfinished "unfinished" => "a call was cut off";
+    Unknown "unknown" => "its origin is unknown";
     GoesFirst "goes_first", TextsFirst "texts_first", TextsJoined "texts_joined",
     Moved "moved" => "it was moved to the position that the dialect requires";
     SystemInstruction "system_instruction", UserPart "user_part" =>
         "a system text became the instruction, or a part of a user message";
-    NoTools "no_tools", NoToolsOffered "no_tools_offered", OneAnswer "one_answer",
-    Stateless "stateless", AlwaysStrict "always_strict",
-    JsonWithoutSchema "json_without_schema", Estimated "estimated" =>
-        "there are no tools to choose from; no tool may be called, so none is offered; there is \
-         one answer only; nothing is stored here; schemas are always enforced; JSON needs a \
-         schema; the count is an estimate";
-    Off "off", Disabled "disabled", Default "default", Budget "budget",
-    Summaries "summaries", NotShown "not_shown" =>
-        "thinking is off, or had to be, or the backend's `cache` is `off`; the model decides; the \
-         budget applies; only summaries are shown; nothing is shown";
+    NoTools "no_tools" => "there are no tools to choose from";
+    NoToolsOffered "no_tools_offered" => "no tool may be called, so none is offered";
+    OneAnswer "one_answer" => "there is one answer only";
+    Stateless "stateless" => "nothing is stored here";
+    AlwaysStrict "always_strict" => "schemas are always enforced";
+    JsonWithoutSchema "json_without_schema" => "JSON needs a schema";
+    Estimated "estimated" => "the count is an estimate";
+    Off "off" => "thinking is off, or the backend's `cache` is `off`";
+    Disabled "disabled" => "thinking had to be switched off";
+    Default "default" => "the model decides";
+    Budget "budget" => "the budget applies";
+    Summaries "summaries" => "only summaries are shown";
+    NotShown "not_shown" => "nothing is shown";
     Effort "effort", NotKnown "not_known", BudgetAsEffort "budget_as_effort",
     EffortAsBudget "effort_as_budget", AdaptiveAsBudget "adaptive_as_budget",
     OnOrOff "on_or_off", BudgetRange "budget_range", CannotBeSet "cannot_be_set",
     AlwaysThinks "always_thinks", BetweenTools "between_tools",
     ModelDoesNotThink "model_does_not_think" =>
         "how the thinking setting was changed; see [models.md](models.md)";
-    Thinking "thinking", Model "model", MaxTokens "max_tokens", MaxOutput "max_output",
-    ModelUnknown "model_unknown", ThinkingCompat "thinking_compat",
-    OpenToolLoop "open_tool_loop" =>
-        "refused while the model thinks, or always; there is not enough room; it is more than \
-         the model writes; a limit for an unknown model; by configuration; an open tool loop \
-         must start with thinking that is missing";
+    Thinking "thinking" => "refused while the model thinks";
+    Model "model" => "refused by this model";
+    MaxTokens "max_tokens" => "there is not enough room";
+    MaxOutput "max_output" => "it is more than the model writes";
+    ModelUnknown "model_unknown" => "a limit for an unknown model";
+    ThinkingCompat "thinking_compat" => "by configuration";
+    OpenToolLoop "open_tool_loop" => "an open tool loop must start with thinking that is missing";
 }
 }
 

@@ -62,9 +62,32 @@ pub struct Request {
     /// The backend that the request names, if any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub backend: Option<String>,
+    /// What the provider stores of the conversation.
+    #[serde(skip_serializing_if = "ProviderState::is_unset")]
+    pub provider_state: ProviderState,
     /// Members that the vocabulary has no field for, by dialect.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub extra: BTreeMap<String, Map<String, Value>>,
+}
+
+/// What a provider stores of a conversation, if its dialect can say that. Other dialects ignore it:
+/// the messages of the request are always the whole conversation.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ProviderState {
+    /// Whether the provider is asked to store the reply.
+    pub store: bool,
+    /// The provider's id of the newest reply among the messages, which it has stored together with
+    /// everything before it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub previous: Option<String>,
+}
+
+impl ProviderState {
+    /// Whether the provider stores nothing.
+    pub fn is_unset(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// One message.

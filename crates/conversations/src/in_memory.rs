@@ -28,7 +28,9 @@ struct Contents {
     logs: BTreeMap<String, Vec<Piece>>,
     /// When each instance was last alive.
     beats: BTreeMap<String, u64>,
-    /// The runs that somebody has asked to stop.
+    /// When a reader of each run was last recorded.
+    reads: BTreeMap<String, u64>,
+    /// The runs that a client has asked to stop.
     stops: BTreeSet<String>,
 }
 
@@ -46,6 +48,13 @@ impl Contents {
 
     fn commit(&mut self, commit: Commit) -> Outcome {
         let Commit { nodes, reference, moves, start, end } = commit;
+        // A repeated request finds its run, whatever has changed since.
+        if let Some(run) = &start
+            && let Some(name) = &run.name
+            && let Some(known) = self.named_run(&run.owner, &run.scope, name)
+        {
+            return Outcome::Repeated { run: known.id.clone() };
+        }
         let ending = end.as_ref().map(|end| end.run.clone());
         if let Some(reference) = reference
             && !self.add_reference(reference)
@@ -132,11 +141,6 @@ impl Contents {
     }
 
     fn start_run(&mut self, run: Run) -> Outcome {
-        if let Some(name) = &run.name
-            && let Some(known) = self.named_run(&run.owner, &run.scope, name)
-        {
-            return Outcome::Repeated { run: known.id.clone() };
-        }
         if let Some(reference) = &run.reference
             && let Some(known) = self.active_run(reference)
         {
@@ -187,6 +191,7 @@ impl Contents {
 
     fn remove_run(&mut self, id: &str) -> bool {
         self.logs.remove(id);
+        self.reads.remove(id);
         self.runs.remove(id).is_some()
     }
 
@@ -332,6 +337,16 @@ impl NodeStore for InMemory {
         ready(path.into_iter().map(|node| node.id).collect())
     }
 
+    fn path_page(&self, id: &str, page: Page) -> StoreFuture<'_, Option<Vec<Node>>> {
+        let path = self.contents.lock().path(id, usize::MAX);
+        let first = match page.after {
+            None => Some(0),
+            Some(after) => path.iter().position(|node| node.id == after).map(|at| at + 1),
+        };
+        let rest = first.map(|first| path.into_iter().skip(first));
+        ready(rest.map(|rest| rest.take(page.limit).collect()))
+    }
+
     fn raw(&self, id: &str) -> StoreFuture<'_, Option<Vec<u8>>> {
         ready(self.contents.lock().raw.get(id).cloned())
     }
@@ -407,6 +422,15 @@ impl ProjectStore for InMemory {
         let mut contents = self.contents.lock();
         let known = contents.nodes.get_mut(id).and_then(|node| node.in_project.as_mut());
         ready(known.map(|known| known.facts = facts).is_some())
+    }
+
+    fn node_facts(&self, ids: &[String]) -> StoreFuture<'_, Vec<(String, NodeFacts)>> {
+        let contents = self.contents.lock();
+        let facts = |id: &String| {
+            let inside = contents.nodes.get(id)?.in_project.as_ref()?;
+            Some((id.clone(), inside.facts.clone()))
+        };
+        ready(ids.iter().filter_map(facts).collect())
     }
 
     fn project_nodes(&self, project: &str, wanted: Page) -> StoreFuture<'_, Vec<Node>> {
@@ -508,6 +532,19 @@ impl RunStore for InMemory {
             run.is_some_and(|run| run.status == RunStatus::Running && run.instance == instance)
         };
         ready(contents.stops.iter().filter(is_own).cloned().collect())
+    }
+
+    fn record_reader(&self, id: &str) -> StoreFuture<'_, ()> {
+        let mut contents = self.contents.lock();
+        if contents.runs.get(id).is_some_and(|run| run.status == RunStatus::Running) {
+            contents.reads.insert(id.to_owned(), unix_ms());
+        }
+        ready(())
+    }
+
+    fn last_read(&self, id: &str) -> StoreFuture<'_, Option<Duration>> {
+        let read = self.contents.lock().reads.get(id).copied();
+        ready(read.map(|read| Duration::from_millis(unix_ms().saturating_sub(read))))
     }
 
     fn remove_run(&self, id: &str) -> StoreFuture<'_, bool> {

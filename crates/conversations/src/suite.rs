@@ -101,13 +101,16 @@ pub async fn check_store(store: &dyn Store) {
     }
     reference_moves_only_from_its_head(store).await;
     log_keeps_its_order(store).await;
+    batch_of_many_runs_leaves_out_those_of_others(store).await;
     trim_removes_the_oldest_first(store).await;
     unused_reference_expires(store).await;
     project_keeps_its_nodes(store).await;
+    path_is_read_in_pages(store).await;
     branch_names_are_unique(store).await;
     reference_has_one_run_at_a_time(store).await;
     only_the_newest_epoch_writes(store).await;
     stop_reaches_the_writer(store).await;
+    readers_of_a_run_are_recorded(store).await;
     ended_run_expires(store).await;
 }
 
@@ -120,7 +123,7 @@ async fn nodes_form_a_path(store: &dyn Store) {
     assert_eq!(path(store, "c", 10).await, ["a", "b", "c"]);
     assert_eq!(path(store, "fork", 10).await, ["a", "fork"]);
     assert_eq!(path(store, "c", 2).await, ["b", "c"]);
-    assert_eq!(path(store, "nobody", 10).await, [""; 0]);
+    assert_eq!(path(store, "unknown", 10).await, [""; 0]);
     let read = store.node("b").await.expect(OK);
     let whole = Node { expires: Some(103), ..node("b", Some("a"), 2) };
     assert_eq!(read, Some(whole), "it expires with its newest descendant");
@@ -198,6 +201,35 @@ async fn log_keeps_its_order(store: &dyn Store) {
     store.remove("m1").await.expect(OK);
     assert_eq!(store.logged("m1", None).await.expect(OK), []);
     assert_eq!(store.run("m1").await.expect(OK), None);
+}
+
+/// A batch is larger than one statement, and has several pieces of some runs.
+async fn batch_of_many_runs_leaves_out_those_of_others(store: &dyn Store) {
+    let ids: Vec<String> = (0..700).map(|number| format!("batch_{number:03}")).collect();
+    for id in &ids {
+        assert_eq!(start(store, run(id, None)).await, Outcome::Written);
+    }
+    assert_eq!(finish(store, end(&ids[3], 1)).await, Outcome::Written);
+    assert_eq!(store.take_over(&ids[4], 1, "two").await.expect(OK), Some(2));
+    let mut pieces: Vec<LogPiece> =
+        ids.iter().rev().map(|id| log_piece(id, 1, piece(1, 2))).collect();
+    pieces.push(log_piece(&ids[5], 1, piece(3, 3)));
+    pieces.push(log_piece("no such run", 1, piece(1, 1)));
+    let runs: Vec<String> = pieces.iter().map(|piece| piece.run.clone()).collect();
+    let written = store.log(pieces).await.expect(OK);
+    let left_out = runs.iter().zip(written).filter(|(_, written)| !written);
+    let left_out: Vec<&str> = left_out.map(|(run, _)| run.as_str()).collect();
+    assert_eq!(left_out, ["batch_004", "batch_003", "no such run"]);
+    for (at, logged) in
+        [(0, &[piece(1, 2)][..]), (3, &[]), (4, &[]), (5, &[piece(1, 2), piece(3, 3)])]
+    {
+        assert_eq!(store.logged(&ids[at], None).await.expect(OK), logged, "{at}");
+    }
+    assert_eq!(store.log(Vec::new()).await.expect(OK), [false; 0]);
+    for id in &ids {
+        assert!(store.remove_run(id).await.expect(OK));
+        assert_eq!(store.logged(id, None).await.expect(OK), []);
+    }
 }
 
 async fn unused_reference_expires(store: &dyn Store) {
@@ -356,7 +388,10 @@ async fn project_keeps_its_nodes(store: &dyn Store) {
     assert!(!store.change_node("k9", facts.clone()).await.expect(OK));
     let read = store.node("k2").await.expect(OK).and_then(|node| node.in_project);
     let read = read.expect("a node of a project");
-    assert_eq!((read.facts, read.has_thinking), (facts, true));
+    assert_eq!((&read.facts, read.has_thinking), (&facts, true));
+    let ids = ["k2", "k9"].map(str::to_owned);
+    assert_eq!(store.node_facts(&ids).await.expect(OK), [("k2".to_owned(), facts)]);
+    assert_eq!(store.node_facts(&[]).await.expect(OK), []);
 
     assert_eq!(start(store, run("of_p1", Some("b1"))).await, Outcome::Written);
     assert!(store.remove_project("p1").await.expect(OK));
@@ -367,6 +402,55 @@ async fn project_keeps_its_nodes(store: &dyn Store) {
     assert_eq!(store.run("of_p1").await.expect(OK), None);
     for id in ["p2", "p3", "p4"] {
         assert!(store.remove_project(id).await.expect(OK), "{id}");
+    }
+}
+
+/// The path is long enough for jumps of several lengths, and has a fork.
+async fn path_is_read_in_pages(store: &dyn Store) {
+    let line =
+        |name: &'static str, from: usize| (from..70).map(move |at| format!("{name}_{at:02}"));
+    let main: Vec<String> = line("main", 0).collect();
+    let fork: Vec<String> = line("main", 0).take(40).chain(line("fork", 40)).collect();
+    let links = |path: &[String], from: usize| {
+        let parent = |at: usize| at.checked_sub(1).map(|at| path[at].clone());
+        let node = |at: usize| project_node(&path[at], parent(at).as_deref());
+        (from..70).map(node).collect::<Vec<Node>>()
+    };
+    let nodes = [links(&main, 0), links(&fork, 40)].concat();
+    let commit = Commit { nodes, ..Commit::default() };
+    assert_eq!(store.commit(commit).await.expect(OK), Outcome::Written);
+    let read = async |head: &str, after: Option<&str>, limit| {
+        let nodes = store.path_page(head, page(after, limit)).await.expect(OK);
+        nodes.map(|nodes| nodes.into_iter().map(|node| node.id).collect::<Vec<_>>())
+    };
+    for path in [&main, &fork] {
+        for end in [0, 1, 38, 39, 40, 41, 69] {
+            let head = path[end].as_str();
+            assert_eq!(
+                read(head, None, 7).await.as_deref(),
+                Some(&path[..7.min(end + 1)]),
+                "{head}"
+            );
+            for (at, after) in path[..=end].iter().enumerate() {
+                let expected = &path[at + 1..=end];
+                let expected = &expected[..3.min(expected.len())];
+                let found = read(head, Some(after), 3).await;
+                assert_eq!(found.as_deref(), Some(expected), "{head} after {after}");
+            }
+        }
+    }
+    let whole = store.path_page(&main[1], page(None, 9)).await.expect(OK);
+    let expected = links(&main[..], 0).into_iter().take(2).map(without_raw).collect();
+    assert_eq!(whole, Some(expected));
+    for after in ["fork_40", "main_50", "main_69", "unknown"] {
+        assert_eq!(read("main_45", Some(after), 3).await, None, "{after}");
+    }
+    assert_eq!(read("unknown", None, 3).await.as_deref(), Some(&[][..]));
+    // A node that is written again stays where it is.
+    assert!(store.put(project_node("main_20", Some("main_19")), None).await.expect(OK));
+    assert_eq!(read("main_30", Some("main_20"), 1).await.as_deref(), Some(&main[21..22]));
+    for id in main.iter().chain(&fork[40..]) {
+        assert!(store.remove(id).await.expect(OK), "{id}");
     }
 }
 
@@ -423,6 +507,10 @@ async fn reference_has_one_run_at_a_time(store: &dyn Store) {
     let repeated = Run { name: Some("key".to_owned()), ..run("r3", None) };
     let known = Outcome::Repeated { run: "r1".to_owned() };
     assert_eq!(start(store, repeated.clone()).await, known);
+    // That counts more than a branch that is busy by then: both requests may arrive at once.
+    let named = Run { name: Some("key".to_owned()), ..run("r2", Some("line")) };
+    let again = Commit { start: Some(named), ..second.clone() };
+    assert_eq!(store.commit(again).await.expect(OK), known);
     for other in [
         Run { owner: "bob".to_owned(), ..repeated.clone() },
         Run { id: "r4".to_owned(), scope: "other".to_owned(), created: 8, ..repeated },
@@ -432,8 +520,15 @@ async fn reference_has_one_run_at_a_time(store: &dyn Store) {
     let named = store.named_run("ada", "scope", "key").await.expect(OK);
     assert_eq!(named.map(|run| run.id).as_deref(), Some("r1"));
     assert_eq!(store.named_run("eve", "scope", "key").await.expect(OK), None);
-    let active = store.active_runs(&["line".to_owned(), "none".to_owned()]).await.expect(OK);
-    assert_eq!(active.into_iter().map(|run| run.id).collect::<Vec<_>>(), ["r1"]);
+    assert_eq!(start(store, run("r5", Some("other line"))).await, Outcome::Written);
+    let mut lines: Vec<String> = (0..600).map(|number| format!("line {number}")).collect();
+    lines.extend(["other line", "line", "none"].map(str::to_owned));
+    let active = store.active_runs(&lines).await.expect(OK);
+    let mut active: Vec<String> = active.into_iter().map(|run| run.id).collect();
+    active.sort();
+    assert_eq!(active, ["r1", "r5"]);
+    assert_eq!(store.active_runs(&[]).await.expect(OK), []);
+    assert!(store.remove_run("r5").await.expect(OK));
 
     // The run that ends may move its reference.
     let answer = Commit {
@@ -493,13 +588,26 @@ async fn stop_reaches_the_writer(store: &dyn Store) {
     assert_eq!(start(store, run("long", None)).await, Outcome::Written);
     assert_eq!(store.asked_stops("one").await.expect(OK), [""; 0]);
     assert!(store.ask_stop("long").await.expect(OK));
-    assert!(!store.ask_stop("nobody").await.expect(OK));
+    assert!(!store.ask_stop("unknown").await.expect(OK));
     assert_eq!(store.asked_stops("one").await.expect(OK), ["long"]);
     assert_eq!(store.asked_stops("two").await.expect(OK), [""; 0]);
     assert_eq!(finish(store, end("long", 1)).await, Outcome::Written);
     assert_eq!(store.asked_stops("one").await.expect(OK), [""; 0]);
     assert!(!store.ask_stop("long").await.expect(OK));
     assert!(store.remove_run("long").await.expect(OK));
+}
+
+async fn readers_of_a_run_are_recorded(store: &dyn Store) {
+    assert_eq!(start(store, run("read", None)).await, Outcome::Written);
+    assert_eq!(store.last_read("read").await.expect(OK), None);
+    for id in ["read", "read", "unknown"] {
+        store.record_reader(id).await.expect(OK);
+    }
+    let age = store.last_read("read").await.expect(OK).expect("a record");
+    assert!(age < Duration::from_secs(60), "{age:?}");
+    assert_eq!(store.last_read("unknown").await.expect(OK), None);
+    assert!(store.remove_run("read").await.expect(OK));
+    assert_eq!(store.last_read("read").await.expect(OK), None);
 }
 
 async fn ended_run_expires(store: &dyn Store) {

@@ -61,6 +61,10 @@ impl NodeStore for WatchedStore {
         self.store.path_ids(id, most)
     }
 
+    fn path_page(&self, id: &str, page: Page) -> StoreFuture<'_, Option<Vec<Node>>> {
+        self.store.path_page(id, page)
+    }
+
     fn raw(&self, id: &str) -> StoreFuture<'_, Option<Vec<u8>>> {
         self.store.raw(id)
     }
@@ -120,6 +124,10 @@ impl ProjectStore for WatchedStore {
         self.watch(self.store.change_node(id, facts), |changed| *changed)
     }
 
+    fn node_facts(&self, ids: &[String]) -> StoreFuture<'_, Vec<(String, NodeFacts)>> {
+        self.store.node_facts(ids)
+    }
+
     fn project_nodes(&self, project: &str, page: Page) -> StoreFuture<'_, Vec<Node>> {
         self.store.project_nodes(project, page)
     }
@@ -172,6 +180,15 @@ impl RunStore for WatchedStore {
 
     fn asked_stops(&self, instance: &str) -> StoreFuture<'_, Vec<String>> {
         self.store.asked_stops(instance)
+    }
+
+    fn record_reader(&self, id: &str) -> StoreFuture<'_, ()> {
+        // Nothing is written if the run has ended meanwhile, so success says nothing about the store.
+        self.watch(self.store.record_reader(id), |()| false)
+    }
+
+    fn last_read(&self, id: &str) -> StoreFuture<'_, Option<Duration>> {
+        self.store.last_read(id)
     }
 
     fn remove_run(&self, id: &str) -> StoreFuture<'_, bool> {

@@ -93,7 +93,15 @@ pub fn upstream(client: &HeaderMap, backend: &Backend, body: Body) -> HeaderMap 
             headers.insert(name, value);
         }
     }
+    add_required(&mut headers, backend);
     headers
+}
+
+/// Adds the headers that the backend requires and the request does not have.
+fn add_required(headers: &mut HeaderMap, backend: &Backend) {
+    for (name, value) in backend.profile.headers {
+        headers.entry(*name).or_insert(HeaderValue::from_static(value));
+    }
 }
 
 /// The headers that go to a client. CORS headers of a backend are forwarded only if callers use
@@ -127,6 +135,7 @@ pub fn translated(
             headers.insert(*name, value);
         }
     }
+    add_required(&mut headers, backend);
     // The client's own members may need its betas.
     if incoming.dialect.name() == backend.dialect.name() {
         let betas = incoming.headers.get_all(BETA).iter().filter_map(|value| value.to_str().ok());

@@ -1,4 +1,4 @@
-//! What replies have shown about the reasoning of models, by backend. It survives a restart.
+//! What replies have shown about backends and their models. It survives a restart.
 //!
 //! - Which servers send reasoning in a field of its own. Many models start their reasoning in the
 //!   prompt template, so raw text begins inside the reasoning. A server that separates reasoning
@@ -6,6 +6,8 @@
 //!   as the answer, also in replies without reasoning.
 //! - The name of that field. Servers ignore a name that they do not know, so reasoning that goes
 //!   back under another one is lost.
+//! - Which servers store responses. Others ignore the id of an earlier response, and would answer from
+//!   the newest message alone.
 
 use std::collections::HashMap;
 
@@ -13,18 +15,22 @@ use parking_lot::RwLock;
 use throughline_codec::dialects::UpstreamDialect;
 use throughline_codec::dialects::profile::Profile;
 
+use crate::backend::Backend;
 use crate::gateway::Gateway;
 use crate::thinking::store::{Change, Snapshot};
 use crate::thinking::writer::Changes;
 
 /// Limits each map, because a client can invent model names.
 const MAX_MODELS: usize = 4096;
+/// The model of a fact about the whole backend.
+const ANY_MODEL: &str = "";
 
 /// What replies have shown.
 #[derive(Debug, Default)]
 pub(crate) struct LearntReasoning {
     separating: ModelFacts,
     members: ModelFacts,
+    keeping: ModelFacts,
 }
 
 impl LearntReasoning {
@@ -33,6 +39,7 @@ impl LearntReasoning {
         Self {
             separating: ModelFacts::new("separates_reasoning:", snapshot, changes),
             members: ModelFacts::new("reasoning_member:", snapshot, changes),
+            keeping: ModelFacts::new("keeps_responses:", snapshot, changes),
         }
     }
 
@@ -40,6 +47,14 @@ impl LearntReasoning {
     pub(crate) fn merge(&self, facts: &HashMap<String, String>) {
         self.separating.merge(facts);
         self.members.merge(facts);
+        self.keeping.merge(facts);
+    }
+
+    /// Remembers that a backend stores responses.
+    pub(crate) fn learn_keeping(&self, backend: &str) {
+        if self.keeping.learn(backend, ANY_MODEL, "yes") {
+            tracing::info!(backend, "this server stores responses");
+        }
     }
 
     /// Whether this model has separated its reasoning before.
@@ -66,12 +81,29 @@ impl LearntReasoning {
     /// Remembers the member that held this model's reasoning. A newer server may have another one.
     pub(crate) fn learn_member(&self, backend: &str, model: &str, member: &str) {
         if self.members.learn(backend, model, member) {
-            tracing::info!(backend, model, member, "this server names the member for reasoning");
+            tracing::info!(
+                backend,
+                model,
+                member,
+                "learnt which member this server uses for reasoning"
+            );
         }
     }
 }
 
 impl Gateway {
+    /// Whether a backend stores responses and continues them by their ids: it is configured so, it is
+    /// known for it, or its replies have said so.
+    pub fn keeps_responses(&self, backend: &Backend) -> bool {
+        backend.profile.keeps_responses
+            || self.learnt.keeping.get(&backend.name, ANY_MODEL).is_some()
+    }
+
+    /// Remembers that a backend stores responses or conversations.
+    pub fn learn_keeping(&self, backend: &str) {
+        self.learnt.learn_keeping(backend);
+    }
+
     /// The profile of a backend, with the member for reasoning that this model's replies had.
     pub(crate) fn learnt_profile(
         &self,

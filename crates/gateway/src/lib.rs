@@ -19,7 +19,7 @@ pub mod reply;
 pub mod route;
 pub mod settings;
 mod shared_store;
-mod shutdown;
+pub mod shutdown;
 mod stored_settings;
 pub mod thinking;
 #[cfg(feature = "bench")]

@@ -223,13 +223,12 @@ impl Gateway {
         {
             return Ok(list.clone());
         }
-        let version = backend.dialect.list_headers();
         let response = self
             .request(
                 backend,
                 &Method::GET,
                 (backend.profile.models_path, backend.dialect.list_query()),
-                headers::translated(incoming, backend, &version),
+                headers::translated(incoming, backend, &[]),
                 whole(bytes::Bytes::new()),
                 LIST_TIMEOUT,
             )

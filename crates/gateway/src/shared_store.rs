@@ -41,7 +41,7 @@ impl SharedWrites {
         self.changes.pushed().wrapping_add(self.vault.pushed())
     }
 
-    /// Whether the store has failed. Then nobody waits for it.
+    /// Whether the store has failed. Then no request waits for it.
     pub(crate) fn have_failed(&self) -> bool {
         self.changes.health().failure().or_else(|| self.vault.health().failure()).is_some()
     }
@@ -115,7 +115,9 @@ impl Gateway {
                 let before = unix_ms().saturating_sub(unused);
                 match self.memory_store.forget_unused(before).await {
                     Ok(0) => {}
-                    Ok(conversations) => tracing::info!(conversations, "forgot unused ones"),
+                    Ok(conversations) => {
+                        tracing::info!(conversations, "removed unused conversations");
+                    }
                     Err(error) => tracing::warn!(
                         error = &error as &dyn std::error::Error,
                         "cannot remove unused conversations"

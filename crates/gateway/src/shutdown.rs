@@ -73,3 +73,8 @@ impl ShutdownWatch {
 pub(crate) fn fault() -> Fault {
     Fault::new(FaultKind::Overloaded, "the server is stopping; send the request again")
 }
+
+/// Whether a reply broke off because the server stops.
+pub fn is_of_shutdown(reported: &Fault) -> bool {
+    *reported == fault()
+}

@@ -32,6 +32,15 @@ fn key(number: u16) -> BlockKey {
     BlockKey(bytes)
 }
 
+fn origin(backend: &str) -> Origin {
+    Origin {
+        domain: backend.into(),
+        backend: backend.into(),
+        model: "m".into(),
+        credential: String::new(),
+    }
+}
+
 fn target(backend: &str) -> TargetIdentity {
     TargetIdentity {
         backend: backend.into(),
@@ -87,12 +96,7 @@ impl Bench {
         self.memory.register(&NewBlock {
             lineage: self.lineage,
             session,
-            origin: &Arc::new(Origin {
-                domain: backend.into(),
-                backend: backend.into(),
-                model: "m".into(),
-                credential: String::new(),
-            }),
+            origin: &Arc::new(origin(backend)),
             key: key(block),
             prefix: None,
             cut: false,
@@ -308,12 +312,7 @@ fn domain_set_too_wide_does_not_cost_the_maker_its_blocks() {
 fn cut_block_is_never_sent() {
     let bench = Bench::new(Policy::Origin, Unknown::Try);
     bench.ask("a", &[]);
-    let origin = Arc::new(Origin {
-        domain: "a".into(),
-        backend: "a".into(),
-        model: "m".into(),
-        credential: String::new(),
-    });
+    let origin = Arc::new(origin("a"));
     let made = |cut| NewBlock {
         lineage: bench.lineage,
         session: 1,
@@ -332,6 +331,21 @@ fn cut_block_is_never_sent() {
     assert_eq!(bench.ask("a", &[1]).0, ["send"]);
     bench.memory.register(&made(true));
     assert_eq!(bench.ask("a", &[1]).0, ["send"], "a later cut takes nothing back");
+}
+
+#[test]
+fn target_reads_blocks_of_its_domain_and_credential() {
+    for (domain, credential, account_bound, expected) in [
+        ("a", "mine", true, true),
+        ("a", "other", false, true),
+        ("a", "other", true, false),
+        ("b", "mine", false, false),
+        ("b", "mine", true, false),
+    ] {
+        let to = TargetIdentity { credential: "mine".into(), account_bound, ..target("a") };
+        let origin = Origin { credential: credential.into(), ..origin(domain) };
+        assert_eq!(to.reads(&origin), expected, "{domain} {credential} {account_bound}");
+    }
 }
 
 #[test]

@@ -75,7 +75,7 @@ pub enum Command {
         /// How many turns to show.
         #[arg(long, value_name = "NUMBER", default_value_t = 20)]
         limit: usize,
-        /// Also show what became of each thinking block.
+        /// Also show the fate of each thinking block.
         #[arg(long)]
         blocks: bool,
         /// Where the gateway is.
@@ -101,8 +101,7 @@ pub enum Command {
     Parse(Parse),
     /// Bring the tables of the configured databases up to date.
     ///
-    /// `serve` does this too. Run it before, if the new version must not start with changes of the
-    /// database. Prints what it did for each database, and may be run again.
+    /// `serve` does this too. Run it first to upgrade the database in a separate step. Prints what it did for each database, and may be run again.
     #[command(after_help = "Example:\n\n  throughline migrate --config throughline.toml")]
     Migrate {
         /// The configuration file.

@@ -159,7 +159,7 @@ const FAMILIES: &[Family] = &[
     Family {
         name: "fallbacks_total",
         kind: "counter",
-        help: "Turns that another backend answered than was chosen first.",
+        help: "Turns answered by a fallback.",
         labels: &["backend", "fallback"],
         write: |series, view| {
             for ((chosen, answered), count) in &view.recorded.fallbacks {
@@ -182,7 +182,7 @@ const FAMILIES: &[Family] = &[
     Family {
         name: "requests_retried_total",
         kind: "counter",
-        help: "Requests that were sent again because the backend refused their thinking.",
+        help: "Requests that were sent again, changed after the backend refused their thinking or a setting.",
         labels: &[],
         write: |series, view| series.add(&[], view.gateway.metrics.retried.get()),
     },
@@ -203,7 +203,7 @@ const FAMILIES: &[Family] = &[
     Family {
         name: "detached_readers_total",
         kind: "counter",
-        help: "Readers of runs that took nothing for too long, so that their stream ended.",
+        help: "Readers disconnected because they were too slow.",
         labels: &[],
         write: |series, view| series.add(&[], view.gateway.metrics.detached_readers.get()),
     },
@@ -358,6 +358,23 @@ mod tests {
     #[test]
     fn label_values_are_escaped() {
         assert_eq!(escape("a\\b\"c\nd"), r#"a\\b\"c\nd"#);
+    }
+
+    /// Without `sum`, a ratio of metrics with different labels has no values.
+    #[test]
+    fn ratios_on_the_operations_page_have_the_same_labels_on_both_sides() {
+        let page = include_str!("../../../docs/operations.md");
+        let parts = page.split(['`', '\n']);
+        let ratios: Vec<_> = parts
+            .filter(|part| part.contains("rate("))
+            .filter_map(|part| part.split_once(" / "))
+            .collect();
+        assert!(ratios.len() >= 3, "{ratios:?}");
+        for (above, below) in ratios {
+            let sum = |side: &str| side.split_once("(rate(").map(|(sum, _)| sum.to_owned());
+            assert!(sum(above).is_some_and(|sum| sum.starts_with("sum")), "{above} / {below}");
+            assert_eq!(sum(above), sum(below));
+        }
     }
 
     #[test]

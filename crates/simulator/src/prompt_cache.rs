@@ -71,7 +71,7 @@ impl PromptPart {
 /// How a provider caches.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Caching {
-    /// Up to each marked part, if the prefix has at least so many tokens.
+    /// Up to each marked part, if the prefix has at least this number of tokens.
     Marks { least: usize },
     /// In blocks of `step` tokens, from `least` tokens on.
     Blocks { least: usize, step: usize },

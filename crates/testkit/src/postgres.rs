@@ -89,7 +89,7 @@ impl Postgres {
         let mut create = as_other_user(&programs.join("initdb"));
         create.args(["--no-sync", "--auth", "trust", "--encoding", "UTF8", "--locale", "C"]);
         run(create.args(["--username", USER, "--pgdata"]).arg(&data));
-        // Nobody else takes the port, because the system does not give it away again soon.
+        // No other process takes the port, because the system does not give it away again soon.
         let free = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let port = free.local_addr().expect("an address").port();
         drop(free);

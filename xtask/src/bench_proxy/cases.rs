@@ -119,7 +119,8 @@ fn many_chunks(bench: &Bench, routes: &[Route; 3]) -> Result<(), Failure> {
             stretch: bench.effort.stretch,
         };
         let samples = bench.alternate(&routes[1..], load)?;
-        let case = format!("{connections} connections");
+        let plural = if connections == 1 { "" } else { "s" };
+        let case = format!("{connections} connection{plural}");
         rows.push(Comparison::new(&case, "deltas/s", &each(&samples, report::events_per_second)));
         rows.push(Comparison::new(&case, "CPU per delta, µs", &each(&samples, report::event_cpu)));
     }

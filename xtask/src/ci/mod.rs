@@ -72,7 +72,7 @@ const STEPS: &[Step] = &[
     },
     Step {
         name: "build",
-        about: "all tests, and the binary that tests and SDKs drive",
+        about: "all tests, and the programs that tests and SDKs drive",
         needs: &["fmt"],
         compiles_in: Some(Folder::Debug),
         run: build,
@@ -239,9 +239,11 @@ fn test_runner() -> Command {
     runner
 }
 
-/// Tests of the server need its binary, so cargo builds it with them.
+/// Tests of the server need its binary, so cargo builds it with them. The step `conformance` needs the
+/// checker of sealing.
 fn build() -> Result<(), Failure> {
-    command::run(test_runner().arg("--no-run"))
+    command::run(test_runner().arg("--no-run"))?;
+    workspace::build_sealing_checker()
 }
 
 fn tests() -> Result<(), Failure> {

@@ -16,6 +16,11 @@ const PHRASES: &[(&str, &str)] = &[
     (concat!("made to f", "it"), "write `adapted`"),
     (concat!("is sp", "oken"), "write `is supported`"),
     (concat!("has to be", "ar"), "write `must have`"),
+    (concat!("what beca", "me of"), "write `the fate of` a block or `the result of` a request"),
+    (concat!("what beco", "mes of"), "write `the fate of` a block or `the result of` a request"),
+    (concat!("nobo", "dy"), "name the person or the part, as in `no backend`"),
+    (concat!("somebo", "dy"), "name the person or the part, as in `a client`"),
+    (concat!("so ma", "ny"), "write `this number of`, or `N at most`"),
 ];
 
 /// Identifiers that say too little.

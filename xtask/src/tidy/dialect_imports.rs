@@ -1,4 +1,5 @@
-//! A dialect folder uses nothing of another one: code that two dialects need is shared code.
+//! A dialect folder uses nothing of another one: code that two dialects need is shared code. The files
+//! beside the folders are used by all dialects, so they name none either, except for [`REGISTRY`].
 
 use std::collections::BTreeSet;
 
@@ -10,6 +11,9 @@ const DIALECTS: &str = "crates/codec/src/dialects/";
 /// Folders that hold what dialects share.
 const SHARED: &[&str] = &["shared"];
 
+/// The files beside the folders that list dialects or their tables.
+const REGISTRY: &[&str] = &["mod.rs", "blocks.rs", "model_paths.rs", "profile.rs", "resumable.rs"];
+
 /// Finds paths from one dialect folder into another, outside of tests.
 pub(super) fn check(files: &[File], folders: &BTreeSet<String>) -> Vec<Finding> {
     files.iter().flat_map(|file| check_file(file, folders)).collect()
@@ -17,15 +21,17 @@ pub(super) fn check(files: &[File], folders: &BTreeSet<String>) -> Vec<Finding> 
 
 fn check_file(file: &File, folders: &BTreeSet<String>) -> Vec<Finding> {
     let Some(inside) = file.path.strip_prefix(DIALECTS) else { return Vec::new() };
-    let Some((dialect, rest)) = inside.split_once('/') else { return Vec::new() };
-    if !rest.ends_with(".rs") || lexer::is_test_file(&file.path) {
+    let (dialect, rest) = inside.split_once('/').unwrap_or(("", inside));
+    let exempt = dialect.is_empty() && REGISTRY.contains(&rest);
+    if exempt || !rest.ends_with(".rs") || lexer::is_test_file(&file.path) {
         return Vec::new();
     }
     let tokens: Vec<Token<'_>> = lexer::without_tests(&lexer::tokens(&file.text))
         .into_iter()
         .filter(|token| !matches!(token.kind, Kind::Comment(_)))
         .collect();
-    let depth = module_depth(rest);
+    let depth = module_depth(inside);
+    let user = if dialect.is_empty() { "code of all dialects" } else { dialect };
     let mut findings = Vec::new();
     for at in 0..tokens.len() {
         let Some(after) = path_to_dialects(&tokens[at..], depth) else { continue };
@@ -35,7 +41,7 @@ fn check_file(file: &File, folders: &BTreeSet<String>) -> Vec<Finding> {
                 findings.push(Finding::new(
                     &file.path,
                     token.line,
-                    format!("`{name}` is used by dialect `{dialect}`"),
+                    format!("dialect `{name}` is used by `{user}`"),
                     "move the code that both need to `dialects/shared` or the codec's kit",
                 ));
             }
@@ -44,10 +50,10 @@ fn check_file(file: &File, folders: &BTreeSet<String>) -> Vec<Finding> {
     findings
 }
 
-/// How many `super` lead from a file to the module of all dialects: one from `mod.rs`.
-fn module_depth(rest: &str) -> usize {
-    let parts = rest.split('/').count();
-    if rest.ends_with("mod.rs") { parts } else { parts + 1 }
+/// How many `super` lead from a file to the module of all dialects: one from the `mod.rs` of a dialect.
+fn module_depth(inside: &str) -> usize {
+    let parts = inside.split('/').count();
+    if inside.ends_with("mod.rs") { parts - 1 } else { parts }
 }
 
 /// The length of a path to the module of all dialects: `dialects::`, or as many `super::` as lead
@@ -111,6 +117,14 @@ mod tests {
             use super::super::openai_chat;\nfn f() { crate::dialects::openai_chat::g() }\n";
         assert_eq!(lines("events/client_reply.rs", text), [1, 2, 3, 4]);
         assert_eq!(lines("events/mod.rs", "use super::openai_chat::read;\n"), [1]);
+    }
+
+    #[test]
+    fn path_from_code_of_all_dialects_is_found() {
+        let text = "use super::{anthropic, shared::losses};\nuse crate::dialects::openai_chat;\n";
+        assert_eq!(lines("raw_reply.rs", text), [1, 2]);
+        assert_eq!(lines("shared/losses.rs", "use super::super::anthropic;\n"), [1]);
+        assert!(lines("profile.rs", text).is_empty());
     }
 
     #[test]

@@ -97,7 +97,7 @@ fn count_fields(tokens: &[Token<'_>]) -> usize {
     count
 }
 
-/// Whether the comment right before an item says why it has so many fields.
+/// Whether the comment right before an item says why it has more fields.
 fn gives_a_reason(before: &[Token<'_>]) -> bool {
     let end_of_last_item =
         before.iter().rposition(|token| matches!(token.kind, Kind::Punctuation('}' | ';')));

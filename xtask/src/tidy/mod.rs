@@ -7,9 +7,11 @@ mod corpus_files;
 mod coverage;
 mod dialect_imports;
 mod dialects;
+mod doc_paths;
 mod functions;
 pub(crate) mod lexer;
 mod migrations;
+mod orphans;
 mod sources;
 mod vendor_names;
 
@@ -64,7 +66,9 @@ pub(crate) fn run() -> Result<(), Failure> {
     findings.extend(vendor_names::check(&files));
     findings.extend(banned_words::check(&files));
     findings.extend(corpus_files::check(&files));
+    findings.extend(doc_paths::check(&files));
     findings.extend(functions::check(&files));
+    findings.extend(orphans::check(&files));
     for file in &files {
         findings.extend(sources::check(&file.path, &file.text));
     }

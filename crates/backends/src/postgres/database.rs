@@ -127,6 +127,7 @@ impl Database {
 
 impl sql::Database for Database {
     const NOW: &'static str = "unix_ms()";
+    const HOLD: &'static str = "FOR SHARE";
     const IS_SHARED: bool = true;
 
     async fn begin(&self) -> Result<impl WriteTransaction, sqlx::Error> {

@@ -21,7 +21,7 @@ pub type PostgresConversations = SqlConversations<Database>;
 #[derive(Clone, Debug)]
 pub struct PostgresStore {
     database: Database,
-    /// Tells what this instance wrote from what others wrote.
+    /// Distinguishes the writes of this instance from those of others.
     writer: Arc<str>,
 }
 

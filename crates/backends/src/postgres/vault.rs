@@ -35,6 +35,29 @@ impl PostgresStore {
         row.as_ref().map(rows::record).transpose()
     }
 
+    /// A record that several of the keys find is sent once.
+    async fn read_records(
+        &self,
+        keys: &[VaultKey],
+    ) -> Result<Vec<(VaultKey, Record)>, sqlx::Error> {
+        let keys: Vec<&[u8]> = keys.iter().map(|key| &key.0[..]).collect();
+        let rows = sqlx::query(
+            "SELECT array_agg(name) AS found, names, sealed
+             FROM vault_name JOIN vault_record ON id = record WHERE name = ANY($1) GROUP BY id",
+        )
+        .bind(keys)
+        .fetch_all(&self.database.pool)
+        .await?;
+        let mut records = Vec::with_capacity(rows.len());
+        for row in &rows {
+            let record = rows::record(row)?;
+            let found: Vec<Vec<u8>> = row.try_get("found")?;
+            let found = found.into_iter().filter_map(|key| key.try_into().ok());
+            records.extend(found.map(|key| (VaultKey(key), record.clone())));
+        }
+        Ok(records)
+    }
+
     async fn remove_oldest(&self, bytes: i64, records: i64) -> Result<(), sqlx::Error> {
         let excess = "SELECT records - $1, bytes - $2 FROM vault_total";
         let excess = || sqlx::query_as::<_, (i64, i64)>(excess).bind(records).bind(bytes);
@@ -86,6 +109,10 @@ impl VaultStore for PostgresStore {
 
     fn read(&self, name: VaultKey) -> StoreFuture<'_, Option<Record>> {
         Box::pin(self.database.within(READ, self.read_record(name)))
+    }
+
+    fn read_all<'a>(&'a self, keys: &'a [VaultKey]) -> StoreFuture<'a, Vec<(VaultKey, Record)>> {
+        Box::pin(self.database.within(READ, self.read_records(keys)))
     }
 
     fn trim(&self, bytes: usize, records: usize) -> StoreFuture<'_, ()> {

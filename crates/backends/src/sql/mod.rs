@@ -9,6 +9,7 @@ use throughline_gateway::thinking::store::StoreError;
 
 pub(crate) mod batch;
 pub(crate) mod conversations;
+pub(crate) mod many_rows;
 pub(crate) mod memory_rows;
 
 /// A value of a statement's parameter or of a row.
@@ -165,6 +166,9 @@ pub(crate) trait WriteTransaction: Statements {
 pub(crate) trait Database: Clone + Debug + Send + Sync + 'static {
     /// An expression for the milliseconds since 1970, by the clock that all its clients share.
     const NOW: &'static str;
+    /// What a query adds if its rows must stay as they are until the transaction ends. Empty if a
+    /// transaction that writes is alone anyway.
+    const HOLD: &'static str;
     /// Whether other processes may use it at the same time.
     const IS_SHARED: bool;
 

@@ -152,6 +152,7 @@ impl Drop for Transaction {
 
 impl sql::Database for Database {
     const NOW: &'static str = "CAST(unixepoch('subsec') * 1000 AS INTEGER)";
+    const HOLD: &'static str = "";
     const IS_SHARED: bool = false;
 
     async fn begin(&self) -> Result<impl WriteTransaction, sqlx::Error> {

@@ -70,7 +70,7 @@ impl Compaction {
     pub fn refusal(&self, backend: &str) -> Fault {
         Fault::invalid(format!(
             "The encrypted content of a compaction could not be verified: backend `{backend}` did \
-             not make it, and nobody else can read it. Send the conversation itself, or go back to \
+             not make it, and no other backend can read it. Send the conversation itself, or go back to \
              the backend that made it."
         ))
         .with_code(self.error_code)

@@ -53,7 +53,7 @@ pub use shared::model_card::{Abilities, ModelCard, ModelDetailsFormat};
 pub use shared::refusal::{Refusal, RefusalKind};
 pub use shared::refused_setting::RefusedSetting;
 pub use shared::reply_end::fault_of_end;
-pub use shared::{custom_tools, segments, timestamp};
+pub use shared::{arguments, custom_tools, segments, timestamp};
 
 /// The dialects that clients may speak.
 pub static CLIENT: &[&dyn ClientDialect] = &[
@@ -195,6 +195,11 @@ pub trait UpstreamDialect: Sync {
     fn refusal(&self, _status: u16, _body: &[u8]) -> Option<Refusal> {
         None
     }
+    /// Recognises an error that says that the provider does not have the reply any more from which the
+    /// request continues.
+    fn has_lost_reply(&self, _status: u16, _body: &[u8]) -> bool {
+        false
+    }
     /// Recognises an error that rejects the thinking setting of the request; `None` for other errors.
     fn refused_setting(&self, _status: u16, _body: &[u8]) -> Option<RefusedSetting> {
         None
@@ -210,10 +215,6 @@ pub trait UpstreamDialect: Sync {
     /// The query that gets the whole list in one page.
     fn list_query(&self) -> Option<&'static str> {
         None
-    }
-    /// Headers that a request for the list needs.
-    fn list_headers(&self) -> Vec<(&'static str, String)> {
-        Vec::new()
     }
     /// Reads a model list, or a single model.
     fn read_models(&self, answer: &Value) -> Vec<ModelCard>;
@@ -386,6 +387,10 @@ pub trait ReplyReader: Send {
     }
     /// Whether the reply had reasoning in its own field, although its text may be raw model output.
     fn separates_reasoning(&self) -> bool {
+        false
+    }
+    /// Whether the provider says that it stores the reply.
+    fn is_stored(&self) -> bool {
         false
     }
     /// The member that held the reasoning, if servers differ in its name. `None` if the reply had

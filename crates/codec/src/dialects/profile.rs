@@ -19,6 +19,8 @@ pub struct Profile {
     pub models_path: &'static str,
     /// The header that carries the API key.
     pub key_header: &'static str,
+    /// Headers that the provider requires. A request that has one of them keeps its own value.
+    pub headers: &'static [(&'static str, &'static str)],
     /// What of the past goes back.
     pub replay: Replay,
     /// How a model is asked to think.
@@ -29,6 +31,8 @@ pub struct Profile {
     pub blocks: BlockRules,
     /// The provider refuses a request without the thinking of an earlier turn.
     pub misses_earlier_thinking: bool,
+    /// The provider stores responses, and continues a conversation by the id of one.
+    pub keeps_responses: bool,
     /// The model's tool calls are signed, and refused without a signature.
     pub signs_calls: bool,
     /// The names of tools that the provider takes.
@@ -43,6 +47,8 @@ pub struct Profile {
     pub reasoning_dialect: Option<&'static str>,
     /// The breakpoints of the prompt cache.
     pub cache_breakpoints: BreakpointRules,
+    /// The provider can store replies, and continue from one of them.
+    pub stores_replies: bool,
     /// The profile for requests with unsigned blocks, where it differs.
     pub for_unsigned: Option<&'static Profile>,
 }
@@ -74,7 +80,7 @@ pub enum Server {
     Gemini(gemini::Variant),
 }
 
-/// What becomes of each part of the past that was made by the target itself.
+/// The fate of each part of the past that was made by the target itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Replay {
     /// Thinking of the present turn.
@@ -91,7 +97,7 @@ pub struct Replay {
     pub text: Treatment,
 }
 
-/// What becomes of a part of the past.
+/// The fate of a part of the past.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Treatment {
     /// It is sent unchanged.
@@ -102,7 +108,7 @@ pub enum Treatment {
     Unneeded,
     /// It is dropped, and that is a loss.
     Omitted,
-    /// A value is sent in its place that says it was made elsewhere, where the model wants any.
+    /// A skip-validation value is sent if the model requires a signature.
     Skipped,
 }
 
@@ -203,7 +209,7 @@ pub enum EffortsFor {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BudgetFor {
     /// None.
-    Nobody,
+    NoModel,
     /// Models that think by a budget.
     Budgeted,
     /// The same, and models that are only on or off.
@@ -234,7 +240,7 @@ impl ThinkingControls {
         automatic: &[],
         efforts: &[],
         efforts_for: EffortsFor::Graded,
-        budget: BudgetFor::Nobody,
+        budget: BudgetFor::NoModel,
         always: false,
         writes_effort: false,
         always_written: false,
@@ -267,7 +273,7 @@ pub struct BreakpointRules {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Models {
     /// None.
-    Nobody,
+    NoModel,
     /// All.
     All,
     /// Those whose name contains one of these parts.
@@ -280,7 +286,7 @@ impl Models {
     /// Whether a model belongs to the set.
     pub fn contain(self, model: &str) -> bool {
         match self {
-            Self::Nobody => false,
+            Self::NoModel => false,
             Self::All => true,
             Self::Named(parts) => {
                 let model = model.to_ascii_lowercase();
@@ -294,7 +300,7 @@ impl Models {
 impl BreakpointRules {
     /// There are no breakpoints: the provider caches by itself, or not at all.
     pub const NONE: Self =
-        Self { taken_by: Models::Nobody, needed_by: Models::Nobody, tools: false, most: 4 };
+        Self { taken_by: Models::NoModel, needed_by: Models::NoModel, tools: false, most: 4 };
     /// OpenAI's models cache by themselves. The newer ones also take breakpoints.
     pub(super) const OPENAI: Self = Self { taken_by: Models::GptFrom(5, 6), ..Self::NONE };
 }
@@ -331,7 +337,7 @@ pub enum BlockRules {
 pub enum ToolNames {
     /// Any.
     Any,
-    /// Letters, digits, `_` and `-`, at most so many.
+    /// Letters, digits, `_` and `-`, `max` at most.
     Plain {
         /// The longest name.
         max: usize,

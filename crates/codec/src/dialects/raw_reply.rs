@@ -12,7 +12,7 @@ use std::ops::Range;
 use throughline_canonical::Out;
 
 use super::ReplyReader;
-use super::gemini::upstream_reply::framing::ChunkFraming;
+use super::shared::chunk_framing::ChunkFraming;
 use super::shared::reply_framing::ReplyFraming;
 use crate::framing::MAX_REPLY_BYTES;
 use crate::framing::sse::Frame;

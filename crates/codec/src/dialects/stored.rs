@@ -2,8 +2,8 @@
 //! store hands over canonical requests and reads canonical events. So it is no row of
 //! [`CLIENT`](super::CLIENT), and no path leads to it.
 //!
-//! The store keeps whole turns itself. It gets the provider's own signatures, and nothing that it
-//! keeps has to be kept for it.
+//! The store keeps whole turns itself. It gets the provider's own signatures, so the vault
+//! stores nothing of its turns.
 
 use serde_json::json;
 use throughline_canonical::{Event, Fault, FaultKind, Loss, Reply, Request};

@@ -101,7 +101,7 @@ mod tests {
             (None, "llama-3-8b", None, None, false),
             (None, "llama-3-8b", Some(true), Some("plain"), false),
             (None, "llama-3-8b-thinking", None, Some("plain"), false),
-            // Markers are looked for in models nobody knows.
+            // The text of unknown models is searched for markers.
             (None, "someones-model", None, Some("plain"), false),
             (None, "", Some(false), Some("plain"), false),
         ];

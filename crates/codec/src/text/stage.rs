@@ -143,12 +143,19 @@ impl Stage {
                     && end == TextEnd::UnclosedReasoning
                     && blocks.repeat_as_answer(out);
                 blocks.resolve_unclosed(out);
-                blocks.emitter.close(out);
+                // A call that the text leaves incomplete has no end.
+                if blocks.emitter.index_of(Growing::Call).is_none() {
+                    blocks.emitter.close(out);
+                }
                 if repeated {
                     out(Event::Lost { losses: vec![Loss::ReasoningUnclosed] });
                 }
                 let reason = match (reason, end) {
-                    (EndReason::Stop, TextEnd::Error) => EndReason::Failed,
+                    (EndReason::Stop | EndReason::ToolCalls, TextEnd::Error) => EndReason::Failed,
+                    // No client may run a call that is incomplete.
+                    (EndReason::Stop | EndReason::ToolCalls, TextEnd::UnclosedToolCall) => {
+                        EndReason::Length
+                    }
                     (EndReason::Stop, _) if blocks.calls => EndReason::ToolCalls,
                     (reason, _) => reason,
                 };
@@ -189,6 +196,10 @@ impl ReplyReader for RawTextReader {
 
     fn separates_reasoning(&self) -> bool {
         self.stage.separates_reasoning()
+    }
+
+    fn is_stored(&self) -> bool {
+        self.reader.is_stored()
     }
 
     fn reasoning_member(&self) -> Option<&'static str> {
@@ -354,6 +365,24 @@ mod tests {
         let pieces = ["<tool_call>{\"name\":\"get_weather\",\"arguments\":{\"location\":\"NYC\"}"];
         let lines = through(options, model_text(&pieces));
         assert_eq!(lines[lines.len() - 2..], ["fault ToolCallUnreadable", "ended Failed"]);
+    }
+
+    #[test]
+    fn cut_call_has_no_end_and_ends_the_reply_as_cut() {
+        let call = ["<tool_call>\n<function=write_file>\n", "<parameter=path>\na\n</parameter>\n"];
+        let recipe = Recipe::family("qwen3-coder").unwrap();
+        let options = Options { on_error: OnError::Text, ..Options::default() };
+        for reason in [EndReason::Stop, EndReason::ToolCalls, EndReason::Length] {
+            let mut events = model_text(&call);
+            events.pop();
+            events.push(Event::Ended { reason });
+            let mut stage = Stage::new(&recipe, options.clone(), Delivery::Streamed);
+            let lines = lines(&mut stage, events);
+            let joined = lines.join("\n");
+            assert!(joined.starts_with("0 call call_0 write_file\n"), "{joined}");
+            assert!(!lines.contains(&"0 ended".to_owned()), "{joined}");
+            assert_eq!(lines.last().unwrap(), "ended Length", "{joined}");
+        }
     }
 
     /// Covers: case 22, X-23

@@ -12,7 +12,7 @@ use throughline_codec::dialects::{RequestParts, client};
 use super::folder::Findings;
 use super::rules::Folder;
 
-/// A dialect has at least so many cases.
+/// The cases that a dialect has at least.
 const MIN_CASES: usize = 30;
 
 /// Checks that each request is refused with its path and its message.

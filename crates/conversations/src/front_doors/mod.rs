@@ -56,7 +56,7 @@ pub struct RunSettings {
     pub log: bool,
     /// How long the log of a run is kept after its end.
     pub retention: Duration,
-    /// How long a run goes on while nobody reads it; `None` until its end.
+    /// How long a run goes on without a reader; `None` until its end.
     pub detached: Option<Duration>,
     /// How deltas are joined.
     pub pacing: Pacing,
@@ -81,7 +81,7 @@ struct NewRun {
     reply: ResumableReply,
 }
 
-/// What became of a request.
+/// The result of a request.
 enum Begun {
     /// The model answers. The head of the reply is known.
     Reply(Response<()>),
@@ -268,32 +268,27 @@ impl FrontDoors {
         }
     }
 
-    /// Stops a run that nobody has read for too long. Never returns.
+    /// Stops a run that has had no reader for too long. Never returns.
     async fn stop_when_detached(&self, live: &LiveRun) {
         let Some(limit) = self.settings.detached else {
             return pending().await;
         };
-        let mut readers = live.watch_readers();
-        while readers.wait_for(|readers| *readers == 0).await.is_ok() {
-            let attached = readers.wait_for(|readers| *readers > 0);
-            if tokio::time::timeout(limit, attached).await.is_err() {
-                tracing::info!(run = live.id, "stopping a run that nobody reads");
-                live.stop();
-                break;
-            }
-        }
+        self.runs.detached(live, limit).await;
+        tracing::info!(run = live.id, "stopping a run without a reader");
+        live.stop();
         pending::<()>().await;
     }
 
     fn canonical(&self, live: Arc<LiveRun>) -> CanonicalRun {
-        CanonicalRun { runs: self.runs.clone(), live, pacing: self.settings.pacing }
+        let pacing = self.settings.pacing;
+        CanonicalRun { runs: self.runs.clone(), live, pacing, needs_content: false }
     }
 
     fn end_of(&self, run: Run) -> EndOfRun {
         EndOfRun { runs: self.runs.clone(), run, retention: self.settings.retention }
     }
 
-    /// Ends a run that nobody writes any more, with the events that had arrived.
+    /// Ends a run without a writer, with the received events.
     async fn close_left(&self, run: Run, fault: Fault) -> Result<(), StoreError> {
         let live = Arc::new(LiveRun::new(&*run.id, run.epoch));
         self.canonical(live).close_left(fault, &self.end_of(run)).await.map(drop)

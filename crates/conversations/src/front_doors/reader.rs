@@ -150,7 +150,7 @@ pub(super) struct Outlet {
     last_data: Instant,
 }
 
-/// What became of bytes for a client.
+/// The result of sending bytes to a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sent {
     /// The client gets them.

@@ -22,14 +22,15 @@ use super::context::{Context, PastNode, Target, assemble};
 use super::history::{RAW_VERSION, RawEnvelope};
 use super::problem::Problem;
 use super::turn::is_project;
-use super::{Caller, Projects};
+use super::{Caller, PreviousResponse, Projects};
 use crate::runs::abandoned::CloseRun;
 use crate::runs::canonical::{CanonicalRun, Driven, StoreEnd};
+use crate::runs::event_log::has_content;
 use crate::runs::log::LiveRun;
 use crate::sealed_store::{SealedKind, expires};
 use crate::store::{
-    Commit, Move, Node, NodeFacts, NodeRole, NodeStatus, Outcome, Project, ProjectNode, Run,
-    RunEnd, RunStatus,
+    BranchFacts, Commit, Move, Node, NodeFacts, NodeRole, NodeStatus, Outcome, Project,
+    ProjectNode, Run, RunEnd, RunStatus,
 };
 
 /// The id of a node that is not stored yet, in previews.
@@ -51,6 +52,8 @@ pub(super) struct RunContent {
     pub(super) replaces: Option<String>,
     pub(super) provider: String,
     pub(super) model: String,
+    /// Whether the provider was asked to store the reply.
+    pub(super) stored_at_provider: bool,
     pub(super) usage: Option<Usage>,
 }
 
@@ -102,6 +105,7 @@ impl Answer {
             runs: self.projects.runs.clone(),
             live: Arc::new(LiveRun::new(&*self.id, self.epoch)),
             pacing: self.projects.settings().pacing,
+            needs_content: true,
         }
     }
 
@@ -167,6 +171,7 @@ impl Answer {
                     model: Some(self.content.model.clone()),
                     branch: self.content.branch.clone(),
                     usage: Some(reply.usage),
+                    response_id: self.response_id(driven),
                     ..NodeFacts::default()
                 },
                 has_thinking: content.has_thinking(),
@@ -178,6 +183,16 @@ impl Answer {
             }),
             ..Node::default()
         })
+    }
+
+    /// The provider's id of the reply, if the provider stores it.
+    fn response_id(&self, driven: &Driven) -> Option<String> {
+        let dialect = driven.head.as_ref()?.upstream_dialect();
+        let is_stored = self.content.stored_at_provider
+            && driven.status == RunStatus::Completed
+            && dialect.profile("").stores_replies;
+        let id = &driven.reply.id;
+        (is_stored && !id.is_empty()).then(|| id.clone())
     }
 
     fn sealed_raw(&self, head: Option<&ReplyHead>) -> Option<Vec<u8>> {
@@ -197,16 +212,10 @@ impl Answer {
     async fn commit_end(&self, driven: &Driven) -> Result<Outcome, StoreError> {
         let store = &self.projects.sealed_store.store;
         let content = RunContent { usage: Some(driven.reply.usage), ..self.content.clone() };
-        // A reply without content is no answer, whatever its provider says about it.
-        let is_empty = !has_content(&driven.reply.content);
-        let status = match driven.status {
-            RunStatus::Completed if is_empty => RunStatus::Error,
-            status => status,
-        };
         let end = RunEnd {
             run: self.id.clone(),
             epoch: self.epoch,
-            status,
+            status: driven.status,
             expires: Some(expires(unix_ms(), self.retention)),
             sealed: self.projects.sealed_store.seal(SealedKind::Run, &self.id, &content),
         };
@@ -246,7 +255,7 @@ impl Projects {
         }
     }
 
-    /// The request for the next answer on a branch, and what became of each node.
+    /// The request for the next answer on a branch, and the fate of each node.
     ///
     /// `new` is what the user says, if that is not stored yet.
     pub(super) async fn assemble(
@@ -263,6 +272,9 @@ impl Projects {
             facts: NodeFacts::default(),
             content: NodeContent { blocks, ..NodeContent::default() },
         }));
+        if request.provider_state.store {
+            request.provider_state.previous = self.stored_reply(&past, run);
+        }
         let settings = self.gateway.settings();
         let known = settings.catalog.find_at(&run.provider, &run.model);
         let output = request.max_tokens.or(known.max_output).unwrap_or_default();
@@ -278,6 +290,35 @@ impl Projects {
         request.stream = true;
         request.thread = Some(run.branch.clone());
         Ok((request, context))
+    }
+}
+
+impl Projects {
+    /// Whether providers are asked to store replies if a request does not say.
+    pub(super) fn stores_replies(&self) -> bool {
+        self.settings().previous_response != PreviousResponse::Off
+    }
+
+    /// The provider's id of the newest answer, if the next request can continue from it.
+    fn stored_reply(&self, past: &[PastNode], run: &RunContent) -> Option<String> {
+        let newest = past.iter().rfind(|node| node.facts.role == NodeRole::Assistant)?;
+        let (provider, model) = (run.provider.clone(), run.model.clone());
+        let lock = BranchFacts { provider, model, ..BranchFacts::default() };
+        let continues = self.continues_from(&newest.facts, &run.branch, &lock);
+        newest.facts.response_id.clone().filter(|_| continues)
+    }
+
+    /// Whether a branch continues from an answer that its provider has stored.
+    pub(super) fn continues_from(
+        &self,
+        answer: &NodeFacts,
+        branch: &str,
+        lock: &BranchFacts,
+    ) -> bool {
+        let same_model = (answer.provider.as_deref(), answer.model.as_deref())
+            == (Some(&*lock.provider), Some(&*lock.model));
+        let forks = self.settings().previous_response == PreviousResponse::Fork;
+        same_model && (forks || answer.branch == branch)
     }
 }
 
@@ -311,13 +352,4 @@ fn node_status(status: RunStatus) -> NodeStatus {
         RunStatus::Cancelled | RunStatus::Interrupted => NodeStatus::Interrupted,
         RunStatus::Error => NodeStatus::Error,
     }
-}
-
-/// Whether anything arrived that is worth a node.
-fn has_content(blocks: &[Block]) -> bool {
-    blocks.iter().any(|block| match block {
-        Block::Text { text, .. } | Block::Refusal { text } => !text.is_empty(),
-        Block::Thinking { text, signature } => !text.is_empty() || signature.is_some(),
-        _ => true,
-    })
 }

@@ -10,7 +10,8 @@ use super::Projects;
 use super::ids::new_id;
 use super::problem::Problem;
 use super::project::check_name;
-use crate::store::{Branch, BranchFacts, Commit, Outcome, Page, Project, Reference};
+use super::turn::{facts_of, scope};
+use crate::store::{Branch, BranchFacts, Commit, NodeFacts, Outcome, Page, Project, Reference};
 
 /// Nodes that are read at a time when a branch is purged.
 const NODE_PAGE: usize = 1_000;
@@ -83,7 +84,11 @@ pub struct BranchView {
 }
 
 impl BranchView {
-    fn new(reference: Reference, run: Option<String>) -> Option<Self> {
+    fn new(
+        reference: Reference,
+        run: Option<String>,
+        previous_response_id: Option<String>,
+    ) -> Option<Self> {
         let branch = reference.branch?;
         let facts = branch.facts;
         Some(Self {
@@ -96,7 +101,7 @@ impl BranchView {
             pinned: facts.pinned,
             hidden: facts.hidden,
             starred: facts.starred,
-            previous_response_id: facts.previous_response,
+            previous_response_id,
             run_id: run,
             created_at: reference.created,
             deleted_at: facts.deleted,
@@ -127,9 +132,11 @@ impl Projects {
         let runs = store.active_runs(&ids).await?;
         let mut running: HashMap<String, String> =
             runs.into_iter().filter_map(|run| Some((run.reference?, run.id))).collect();
+        let mut stored = self.stored_replies(&references).await?;
         let view = |reference: Reference| {
             let run = running.remove(&reference.id);
-            BranchView::new(reference, run)
+            let reply = stored.remove(&reference.id);
+            BranchView::new(reference, run, reply)
         };
         let mut views: Vec<BranchView> = references.into_iter().filter_map(view).collect();
         views.retain(|branch| branch.deleted_at.is_some() == deleted);
@@ -196,9 +203,17 @@ impl Projects {
         let node = self.sealed_store.store.node(from).await?;
         let inside = node.and_then(|node| node.in_project);
         let Some(inside) = inside.filter(|inside| inside.project == project.id) else {
-            let branch = self.branch(project, from).await?;
-            let head = branch.head.clone();
-            return Ok((branch, head));
+            return match self.branch(project, from).await {
+                Ok(branch) => {
+                    let head = branch.head.clone();
+                    Ok((branch, head))
+                }
+                // After a purge of all branches, the project starts again.
+                Err(_) if self.sealed_store.store.branches(&project.id).await?.is_empty() => {
+                    Ok((Reference::default(), None))
+                }
+                Err(problem) => Err(problem),
+            };
         };
         let maker = self.sealed_store.store.reference(&inside.facts.branch).await?;
         Ok((maker.unwrap_or_default(), Some(from.to_owned())))
@@ -313,6 +328,12 @@ impl Projects {
                 }
             }
         }
+        // The logs of its runs have contents too.
+        for run in store.runs(&project.owner, &scope(&project.id), usize::MAX).await? {
+            if run.reference.as_deref() == Some(&*purged.id) {
+                store.remove_run(&run.id).await?;
+            }
+        }
         store.remove_reference(&purged.id).await?;
         Ok(())
     }
@@ -326,10 +347,28 @@ impl Projects {
         }
     }
 
+    /// The provider's ids of the newest answers, by the branch whose next request continues from it.
+    async fn stored_replies(
+        &self,
+        branches: &[Reference],
+    ) -> Result<HashMap<String, String>, Problem> {
+        let heads: Vec<String> = branches.iter().filter_map(|of| of.head.clone()).collect();
+        let facts = self.sealed_store.store.node_facts(&heads).await?;
+        let facts: HashMap<String, NodeFacts> = facts.into_iter().collect();
+        let stored = branches.iter().filter_map(|branch| {
+            let head = facts.get(branch.head.as_deref()?)?;
+            let continues = self.continues_from(head, &branch.id, &facts_of(branch));
+            Some((branch.id.clone(), head.response_id.clone().filter(|_| continues)?))
+        });
+        Ok(stored.collect())
+    }
+
     async fn show_branch(&self, reference: Reference) -> Result<BranchView, Problem> {
         let runs = self.sealed_store.store.active_runs(std::slice::from_ref(&reference.id)).await?;
         let name = reference.id.clone();
-        let view = BranchView::new(reference, runs.into_iter().next().map(|run| run.id));
+        let mut stored = self.stored_replies(std::slice::from_ref(&reference)).await?;
+        let run = runs.into_iter().next().map(|run| run.id);
+        let view = BranchView::new(reference, run, stored.remove(&name));
         view.ok_or_else(|| Problem::not_found("branch", &name))
     }
 

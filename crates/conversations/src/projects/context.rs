@@ -1,8 +1,8 @@
 //! Chooses what of a branch goes into the next request, and in which form.
 //!
 //! Turns of the branch's own provider and model go back as their maker wrote them, with its
-//! signatures. Going back in time, the first answer of another provider or model is a *break*:
-//! everything up to it goes as plain text. The gateway's history rules then decide about each block,
+//! signatures. The latest answer by another provider or model is the *break*: it and everything
+//! before it is sent as plain text. The gateway's history rules then decide about each block,
 //! as they do for every client.
 
 use std::collections::HashMap;
@@ -61,7 +61,7 @@ pub enum Why {
     Budget,
 }
 
-/// What becomes of one node.
+/// The fate of one node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub struct NodeUse {
     /// The node.
@@ -77,7 +77,7 @@ pub struct NodeUse {
 pub struct Context {
     /// The messages, oldest first.
     pub messages: Vec<Message>,
-    /// What became of each node, oldest first.
+    /// The fate of each node, oldest first.
     pub nodes: Vec<NodeUse>,
     /// About how many tokens the messages have.
     pub tokens: u64,
@@ -106,15 +106,10 @@ pub fn assemble(path: Vec<PastNode>, target: &Target<'_>, envelopes: &Envelopes)
     }
     drop_repeated_results(&mut parts[..native_from]);
     fit(&mut parts, keep_from, target.budget);
-    let mut context = Context::default();
-    for (used, message) in parts {
-        context.nodes.push(used);
-        if let Some(message) = message {
-            context.tokens += tokens(&message);
-            context.messages.push(message);
-        }
-    }
-    context
+    let (nodes, messages): (Vec<NodeUse>, Vec<Option<Message>>) = parts.into_iter().unzip();
+    let messages = pair_calls(messages.into_iter().flatten().collect(), &names);
+    let tokens = messages.iter().map(tokens).sum();
+    Context { messages, nodes, tokens }
 }
 
 /// Whether a node was made by another provider or model than the branch's.
@@ -205,16 +200,96 @@ fn plain(blocks: Vec<Block>, names: &HashMap<String, String>) -> Vec<Block> {
                 let arguments = shortened(arguments.trim());
                 Some(Block::text(format!("[called tool {name} with {arguments}]")))
             }
-            Block::ToolResult { id, name, content, is_error } => {
-                let name = name.or_else(|| names.get(&id).cloned()).unwrap_or(id);
-                let verb = if is_error { "failed" } else { "returned" };
-                let text = super::content::text_of(&content);
-                Some(Block::text(format!("[tool {name} {verb}: {}]", shortened(text.trim()))))
-            }
+            Block::ToolResult { .. } => result_text(&block, names),
             Block::Media { .. } => Some(block),
             _ => None,
         })
         .collect()
+}
+
+/// The result of a tool, as a short text.
+fn result_text(result: &Block, names: &HashMap<String, String>) -> Option<Block> {
+    let Block::ToolResult { id, name, content, is_error } = result else {
+        return None;
+    };
+    let name = name.as_ref().or_else(|| names.get(id)).unwrap_or(id);
+    let verb = if *is_error { "failed" } else { "returned" };
+    let text = super::content::text_of(content);
+    Some(Block::text(format!("[tool {name} {verb}: {}]", shortened(text.trim()))))
+}
+
+/// Gives every call one result, right after it, and turns a result without its call into text.
+/// Providers refuse any other history. A person may go on without a result, send one again, or merge
+/// into an open loop, and a cut reply has lost its calls.
+fn pair_calls(messages: Vec<Message>, names: &HashMap<String, String>) -> Vec<Message> {
+    let mut paired: Vec<Message> = Vec::with_capacity(messages.len());
+    let mut messages = messages.into_iter().peekable();
+    while let Some(message) = messages.next() {
+        let calls: Vec<String> = match message.role {
+            Role::Assistant => message.content.iter().filter_map(call_id).collect(),
+            Role::System | Role::User => Vec::new(),
+        };
+        paired.push(message);
+        let mut results = HashMap::new();
+        let mut rest = Vec::new();
+        while let Some(next) = messages.next_if(|next| next.role != Role::Assistant) {
+            rest.push(take_results(next, &calls, &mut results, names));
+        }
+        if !calls.is_empty() {
+            let answers = calls.into_iter().map(|id| {
+                let missing = || missing_result(&id, names);
+                results.remove(&id).unwrap_or_else(missing)
+            });
+            paired.push(Message { role: Role::User, content: answers.collect() });
+        }
+        for message in rest.into_iter().filter(|message| !message.content.is_empty()) {
+            match paired.last_mut() {
+                // Results and what a person says after them are one message.
+                Some(last) if last.role == Role::User && message.role == Role::User => {
+                    last.content.extend(message.content);
+                }
+                _ => paired.push(message),
+            }
+        }
+    }
+    paired
+}
+
+fn call_id(block: &Block) -> Option<String> {
+    match block {
+        Block::ToolCall { id, .. } => Some(id.clone()),
+        _ => None,
+    }
+}
+
+/// Moves the results of these calls out of a message. The newest result of a call counts.
+fn take_results(
+    message: Message,
+    calls: &[String],
+    results: &mut HashMap<String, Block>,
+    names: &HashMap<String, String>,
+) -> Message {
+    let mut content = Vec::with_capacity(message.content.len());
+    for block in message.content {
+        match &block {
+            Block::ToolResult { id, .. } if calls.contains(id) => {
+                results.insert(id.clone(), block);
+            }
+            Block::ToolResult { .. } => content.extend(result_text(&block, names)),
+            _ => content.push(block),
+        }
+    }
+    Message { role: message.role, content }
+}
+
+/// The result of a call that has none.
+fn missing_result(id: &str, names: &HashMap<String, String>) -> Block {
+    Block::ToolResult {
+        id: id.to_owned(),
+        name: names.get(id).cloned(),
+        content: vec![Block::text("no result was given")],
+        is_error: true,
+    }
 }
 
 /// The beginning of a text.
@@ -241,8 +316,8 @@ fn drop_repeated_results(parts: &mut [(NodeUse, Option<Message>)]) {
     }
 }
 
-/// Fills the budget with the newest nodes. The present turn always stays, and so does a whole turn or
-/// none of it: a history begins with what a person said.
+/// Fills the budget with the newest nodes. The present turn always stays. An earlier turn is kept
+/// whole or not at all, because a history begins with a user message.
 fn fit(parts: &mut [(NodeUse, Option<Message>)], keep_from: usize, budget: Option<u64>) {
     let Some(budget) = budget else { return };
     let size = |part: &(NodeUse, Option<Message>)| part.1.as_ref().map_or(0, tokens);
@@ -454,11 +529,80 @@ mod tests {
 
     /// Covers: S4-12
     #[test]
-    fn node_from_before_there_were_blocks_is_readable() {
+    fn node_in_the_old_text_format_is_readable() {
         let mut old = node("2", NodeRole::Assistant, Some(("a", "m")), Vec::new());
         old.content.content = Some("old answer".to_owned());
         old.content.thinking = Some("old thought".to_owned());
         let context = assemble(vec![user("1", "x"), old, user("3", "y")], &TARGET, &envelopes());
         assert_eq!(crate::projects::content::text_of(&context.messages[1].content), "old answer");
+    }
+
+    fn call(id: &str) -> Block {
+        Block::ToolCall {
+            id: id.to_owned(),
+            name: "read".to_owned(),
+            arguments: "{}".to_owned(),
+            signature: None,
+        }
+    }
+
+    fn result(id: &str, text: &str) -> Block {
+        Block::ToolResult {
+            id: id.to_owned(),
+            name: None,
+            content: vec![Block::text(text)],
+            is_error: false,
+        }
+    }
+
+    fn results_of(message: &Message) -> Vec<(String, String, bool)> {
+        let read = |block: &Block| match block {
+            Block::ToolResult { id, content, is_error, .. } => {
+                let text = crate::projects::content::text_of(content);
+                Some((id.clone(), text, *is_error))
+            }
+            _ => None,
+        };
+        message.content.iter().filter_map(read).collect()
+    }
+
+    #[test]
+    fn call_without_a_result_gets_an_error_result() {
+        let own = Some(("a", "m"));
+        let path = vec![
+            user("1", "read both"),
+            node("2", NodeRole::Assistant, own, vec![call("c1"), call("c2")]),
+            node("3", NodeRole::User, None, vec![result("c2", "two"), Block::text("go on")]),
+            node("4", NodeRole::Assistant, own, vec![call("c3")]),
+            user("5", "never mind"),
+        ];
+        let context = assemble(path, &TARGET, &envelopes());
+        let missing = |id: &str| (id.to_owned(), "no result was given".to_owned(), true);
+        let given = ("c2".to_owned(), "two".to_owned(), false);
+        assert_eq!(context.messages.len(), 5);
+        assert_eq!(results_of(&context.messages[2]), [missing("c1"), given]);
+        assert_eq!(context.messages[2].content[2], Block::text("go on"));
+        assert_eq!(results_of(&context.messages[4]), [missing("c3")]);
+        assert_eq!(context.messages[4].content[1], Block::text("never mind"));
+    }
+
+    #[test]
+    fn result_without_its_call_becomes_text_and_the_newest_result_counts() {
+        let own = Some(("a", "m"));
+        let mut cut = node("2", NodeRole::Assistant, own, vec![Block::text("Hm"), call("c1")]);
+        cut.facts.status = NodeStatus::Interrupted;
+        let path = vec![
+            user("1", "read"),
+            cut,
+            node("3", NodeRole::User, None, vec![result("c1", "one")]),
+            node("4", NodeRole::Assistant, own, vec![call("c2")]),
+            node("5", NodeRole::User, None, vec![result("c2", "failed turn")]),
+            node("6", NodeRole::User, None, vec![result("c2", "sent again")]),
+        ];
+        let context = assemble(path, &TARGET, &envelopes());
+        assert_eq!(context.messages[2].content, [Block::text("[tool read returned: one]")]);
+        let newest = ("c2".to_owned(), "sent again".to_owned(), false);
+        assert_eq!(results_of(&context.messages[4]), [newest]);
+        assert_eq!(context.messages.len(), 5);
     }
 }

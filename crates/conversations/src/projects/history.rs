@@ -129,23 +129,13 @@ impl Projects {
                 (path, next)
             }
             Order::Ascending => {
-                let ids = store.path_ids(&head, MAX_PATH).await?;
-                let from = match &after {
-                    None => 0,
-                    Some(after) => {
-                        let at = ids.iter().position(|id| id == after);
-                        let unknown = || {
-                            Problem::invalid("after", format!("`{after}` is not on this branch"))
-                        };
-                        at.ok_or_else(unknown)? + 1
-                    }
-                };
-                let until = ids.len().min(from + limit);
-                let nodes = match ids.get(from..until).and_then(<[String]>::last) {
-                    Some(last) => store.path(last, until - from).await?,
-                    None => Vec::new(),
-                };
-                let next = (until < ids.len()).then(|| ids[until - 1].clone());
+                let unknown = after.clone().unwrap_or_default();
+                let nodes = store.path_page(&head, Page { after, limit }).await?;
+                let nodes = nodes.ok_or_else(|| {
+                    Problem::invalid("after", format!("`{unknown}` is not on this branch"))
+                })?;
+                let next = nodes.last().filter(|last| last.id != head);
+                let next = next.map(|last| last.id.clone());
                 (nodes, next)
             }
         };

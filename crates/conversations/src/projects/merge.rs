@@ -1,5 +1,5 @@
 //! Merges branches. The strategy `ours` keeps the history of the branch that is merged into, and adds
-//! one node that names the other branch and says what it came to.
+//! one node that names the other branch and has its result.
 
 use serde::{Deserialize, Serialize};
 use throughline_canonical::Block;
@@ -25,7 +25,7 @@ pub struct Merge {
     pub into: String,
     /// How: `ours`.
     pub strategy: Option<String>,
-    /// What the other branch came to. Empty: its last answer.
+    /// The result of the other branch. Empty: its last answer.
     pub summary: Option<String>,
 }
 

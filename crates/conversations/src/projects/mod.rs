@@ -51,6 +51,8 @@ pub struct ProjectSettings {
     pub provider: String,
     /// The model of a new project. Empty: the default model of its provider.
     pub model: String,
+    /// Whether providers store replies, so that the next request need not repeat the history.
+    pub previous_response: PreviousResponse,
     /// Whether the providers' replies are kept as they were captured.
     pub raw: bool,
     /// How long the log of a run is kept after its end.
@@ -64,11 +66,24 @@ impl Default for ProjectSettings {
         Self {
             provider: String::new(),
             model: String::new(),
+            previous_response: PreviousResponse::Off,
             raw: true,
             retention: Duration::from_secs(600),
             pacing: Pacing::default(),
         }
     }
+}
+
+/// Whether a provider that can store replies is asked to. The next request of a branch then names
+/// the newest reply and does not repeat the history.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PreviousResponse {
+    /// Providers store nothing, unless a request says so.
+    Off,
+    /// They store replies. The first request of a new branch has the whole history.
+    Branch,
+    /// They store replies, and a new branch continues from the reply where it begins.
+    Fork,
 }
 
 /// Who calls.

@@ -15,7 +15,7 @@ use super::{Caller, Projects};
 /// What would be sent.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct ChatPreview {
-    /// What becomes of each node of the branch, oldest first.
+    /// The fate of each node of the branch, oldest first.
     pub nodes: Vec<NodeUse>,
     /// About how many tokens the history has.
     pub tokens: u64,
@@ -42,7 +42,9 @@ impl Projects {
             chat.llm_model.as_deref(),
             Some(&facts),
         )?;
-        let part = read_part(chat.message, chat.tool_results, chat.settings)?;
+        let part =
+            read_part(chat.message, chat.tool_results, chat.settings, self.stores_replies())?;
+        self.check_results(branch.head.as_deref(), &part).await?;
         let run = RunContent {
             project: project.id.clone(),
             branch: branch.id.clone(),

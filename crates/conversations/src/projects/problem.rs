@@ -29,7 +29,7 @@ impl Problem {
         Self(Box::new(Details { fault, kind, hint: None, extra: Map::new() }))
     }
 
-    /// Something that does not exist, or belongs to somebody else.
+    /// Something that does not exist, or belongs to another caller.
     pub fn not_found(what: &str, id: &str) -> Self {
         Self::new(FaultKind::NotFound, "not-found", format!("there is no {what} `{id}`"))
     }

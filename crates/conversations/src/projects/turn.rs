@@ -16,13 +16,22 @@ use super::branch::{busy, name_taken};
 use super::content::NodeContent;
 use super::ids::new_id;
 use super::problem::Problem;
-use super::project::FIRST_BRANCH;
+use super::project::{FIRST_BRANCH, check_name};
 use super::{Caller, Projects};
 use crate::sealed_store::SealedKind;
 use crate::store::{
     BranchFacts, Commit, Move, Node, NodeFacts, NodeRole, Outcome, Project, ProjectNode, Reference,
     Run, RunStatus,
 };
+
+/// How many turns may fail before the results of a call cannot be sent again.
+const MAX_FAILED_TURNS: usize = 64;
+/// The loss of a member that the canonical format does not know.
+const UNKNOWN_MEMBER: Loss =
+    Loss::PartOmitted { part: LossSubject::Member, reason: LossReason::NoWord };
+/// The loss of a block that it does not know.
+const UNKNOWN_BLOCK: Loss =
+    Loss::PartOmitted { part: LossSubject::Block, reason: LossReason::NoWord };
 
 /// A chat turn. Other members are settings: `thinking`, `tools`, `max_tokens` and others, as in
 /// `/ndjson/chat`.
@@ -45,7 +54,8 @@ pub struct ChatRequest {
     pub client_request_id: Option<String>,
     /// Creates a branch if the provider or the model differs.
     pub auto_branch: bool,
-    /// Settings of the request: `thinking`, `tools`, `max_tokens` and others, as in `/ndjson/chat`.
+    /// Settings of the request: `thinking`, `tools`, `max_tokens` and others, as in `/ndjson/chat`, and
+    /// `store`: whether the provider stores the reply, if it can.
     #[serde(flatten)]
     #[schema(ignore)]
     pub settings: Map<String, Value>,
@@ -92,6 +102,8 @@ pub struct EditRequest {
 pub struct RegenerateRequest {
     /// The answer that gets a sibling.
     pub node_id: String,
+    /// The branch that gets the new answer, if several end at the node.
+    pub branch: Option<String>,
     /// The node that the caller believes to be the newest.
     pub expected_head: Option<String>,
     /// The caller's name for this request.
@@ -189,8 +201,9 @@ impl Projects {
             new_branch = Some(branch.clone());
         }
         check_head(&branch, chat.expected_head.as_deref())?;
-        let part = read_part(chat.message, chat.tool_results, chat.settings)?;
-        self.check_results(&branch, &part).await?;
+        let part =
+            read_part(chat.message, chat.tool_results, chat.settings, self.stores_replies())?;
+        self.check_results(branch.head.as_deref(), &part).await?;
         let user = self.user_node(&project, &branch, branch.head.clone(), &part);
         let new = NewRun {
             project: &project,
@@ -223,8 +236,8 @@ impl Projects {
         let node = self.own_node(&project, &edit.node_id).await?;
         let inside = node.in_project.clone().unwrap_or_default();
         if inside.facts.role != NodeRole::User {
-            return Err(Problem::invalid("nodeId", "only what a user said can be edited")
-                .hint("POST /api/projects/{id}/regenerate gives an answer a sibling"));
+            return Err(Problem::invalid("nodeId", "only user messages can be edited")
+                .hint("use POST /api/projects/{id}/regenerate to get another answer"));
         }
         let source = self.sealed_store.store.reference(&inside.facts.branch).await?;
         let source = source.as_ref().map(facts_of).unwrap_or_default();
@@ -234,7 +247,8 @@ impl Projects {
             Some(&source),
         )?;
         let settings = self.settings_or_those_of(&node, edit.settings)?;
-        let part = read_part(edit.message, Vec::new(), settings)?;
+        let part = read_part(edit.message, Vec::new(), settings, self.stores_replies())?;
+        self.check_results(node.parent.as_deref(), &part).await?;
         let name = edit.branch.unwrap_or_else(|| format!("edit-{}", &new_id("")[9..17]));
         let mut branch = self.new_branch(&project, &name, lock, node.parent.clone())?;
         let user = self.user_node(&project, &branch, node.parent.clone(), &part);
@@ -264,19 +278,26 @@ impl Projects {
         }
         let node = self.own_node(&project, &again.node_id).await?;
         let branches = self.sealed_store.store.branches(&project.id).await?;
+        let is_wanted = |branch: &Reference| match (&again.branch, &branch.branch) {
+            (Some(wanted), Some(branch)) => *wanted == branch.name,
+            (wanted, _) => wanted.is_none(),
+        };
         let is_head = |branch: &&Reference| {
-            branch.head.as_deref() == Some(&*node.id) && facts_of(branch).deleted.is_none()
+            branch.head.as_deref() == Some(&*node.id)
+                && facts_of(branch).deleted.is_none()
+                && is_wanted(branch)
         };
         let inside = node.in_project.clone().unwrap_or_default();
-        let (branch, Some(parent)) = (branches.iter().find(is_head), node.parent.clone()) else {
-            return Err(not_regenerable());
-        };
-        let branch = branch.filter(|_| inside.facts.role == NodeRole::Assistant);
-        let branch = branch.ok_or_else(not_regenerable)?;
+        let is_answer = inside.facts.role == NodeRole::Assistant;
+        let home = branches.iter().find(|branch| branch.id == inside.facts.branch);
+        let refused = || not_regenerable(home.and_then(|home| home.head.clone()));
+        let parent = node.parent.clone().ok_or_else(refused)?;
+        let branch = branches.iter().find(is_head).filter(|_| is_answer).ok_or_else(refused)?;
         check_head(branch, again.expected_head.as_deref())?;
         let user = self.own_node(&project, &parent).await?;
         let settings = self.settings_or_those_of(&user, again.settings)?;
-        let part = UserPart { blocks: Vec::new(), ..read_settings(settings)? };
+        let part =
+            UserPart { blocks: Vec::new(), ..read_settings(settings, self.stores_replies())? };
         let new = NewRun {
             project: &project,
             branch,
@@ -297,6 +318,7 @@ impl Projects {
         name: Option<&str>,
     ) -> Result<Option<StartedRun>, Problem> {
         let Some(name) = name else { return Ok(None) };
+        check_name("clientRequestId", name)?;
         let scope = scope(&project.id);
         let run = self.sealed_store.store.named_run(&project.owner, &scope, name).await?;
         run.map(|run| self.started(&run)).transpose()
@@ -334,6 +356,7 @@ impl Projects {
             replaces: new.replaces,
             provider: facts.provider,
             model: facts.model,
+            stored_at_provider: part.request.provider_state.store,
             ..RunContent::default()
         };
         let id = new_id("run");
@@ -431,8 +454,12 @@ impl Projects {
         Ok(all)
     }
 
-    /// Checks that results belong to calls of the newest answer.
-    async fn check_results(&self, branch: &Reference, part: &UserPart) -> Result<(), Problem> {
+    /// Checks that results belong to calls of the newest answer before or at this node.
+    pub(super) async fn check_results(
+        &self,
+        head: Option<&str>,
+        part: &UserPart,
+    ) -> Result<(), Problem> {
         let results = part.blocks.iter().filter_map(|block| match block {
             Block::ToolResult { id, .. } => Some(id.as_str()),
             _ => None,
@@ -441,12 +468,16 @@ impl Projects {
         if results.is_empty() {
             return Ok(());
         }
-        let head = match &branch.head {
-            Some(head) => self.sealed_store.store.node(head).await?,
-            None => None,
+        // After a turn that failed, the newest nodes are what the user said.
+        let path = match head {
+            Some(head) => self.sealed_store.store.path(head, MAX_FAILED_TURNS).await?,
+            None => Vec::new(),
         };
-        let blocks = match &head {
-            Some(head) => self.content(head)?.blocks,
+        let is_answer = |node: &&Node| {
+            node.in_project.as_ref().is_some_and(|of| of.facts.role == NodeRole::Assistant)
+        };
+        let blocks = match path.iter().rfind(is_answer) {
+            Some(answer) => self.content(answer)?.blocks,
             None => Vec::new(),
         };
         let is_called = |result: &str| {
@@ -547,19 +578,24 @@ fn check_head(branch: &Reference, expected: Option<&str>) -> Result<(), Problem>
     }
 }
 
-fn not_regenerable() -> Problem {
+/// The error of a node that cannot be regenerated. `head` is the newest node of its branch.
+fn not_regenerable(head: Option<String>) -> Problem {
     Problem::conflict(
         "not-a-head",
         "only an answer that is the head of a branch can be regenerated",
     )
+    .with("head", head)
     .hint("edit the message before it: POST /api/projects/{id}/edit makes a branch")
 }
 
 /// Reads the user's part of a turn: results of tools, then the message.
+///
+/// `store` says whether the provider stores the reply, if the settings do not.
 pub(super) fn read_part(
     message: Option<Value>,
     results: Vec<ToolResult>,
     settings: Map<String, Value>,
+    store: bool,
 ) -> Result<UserPart, Problem> {
     let is_empty = match &message {
         None | Some(Value::Null) => true,
@@ -585,22 +621,47 @@ pub(super) fn read_part(
             return Err(Problem::invalid("message", "must be a text or a list of blocks"));
         }
     }
-    read_request(settings, &content)
+    read_request(settings, &content, store)
 }
 
 /// Reads settings without a message.
-fn read_settings(settings: Map<String, Value>) -> Result<UserPart, Problem> {
-    read_request(settings, &[json!({"type": "text", "text": "-"})])
+fn read_settings(settings: Map<String, Value>, store: bool) -> Result<UserPart, Problem> {
+    read_request(settings, &[json!({"type": "text", "text": "-"})], store)
 }
 
-fn read_request(settings: Map<String, Value>, content: &[Value]) -> Result<UserPart, Problem> {
+/// Names the first setting that has an unknown member, or is one.
+fn unknown_setting(settings: &Map<String, Value>) -> Problem {
+    let is_unknown = |(name, value): &(&String, &Value)| {
+        let mut body = json!({"messages": [{"role": "user", "content": "-"}]});
+        body[name.as_str()] = (*value).clone();
+        let body = body.to_string();
+        let parts = RequestParts { body: body.as_bytes(), ..RequestParts::default() };
+        Stored.read_request(&parts).is_ok_and(|accepted| accepted.losses.contains(&UNKNOWN_MEMBER))
+    };
+    let read = |(name, _): &(&String, &Value)| *name != "store";
+    match settings.iter().filter(read).find(is_unknown) {
+        Some((name, _)) => Problem::invalid(name, "is unknown, or has an unknown member"),
+        None => Problem::from(Fault::invalid("the request has an unknown member")),
+    }
+}
+
+fn read_request(
+    settings: Map<String, Value>,
+    content: &[Value],
+    store: bool,
+) -> Result<UserPart, Problem> {
     for own in ["messages", "model", "system", "stream", "backend", "thread"] {
         if settings.contains_key(own) {
-            let wrong = "is not a member of this request: the project and its branch decide it";
+            let wrong = "cannot be set here; the project and its branch define it";
             return Err(Problem::invalid(own, wrong));
         }
     }
     let mut body = settings.clone();
+    let store = match body.remove("store") {
+        None | Some(Value::Null) => store,
+        Some(Value::Bool(store)) => store,
+        Some(_) => return Err(Problem::invalid("store", "must be `true` or `false`")),
+    };
     body.insert("messages".to_owned(), json!([{"role": "user", "content": content}]));
     let body = Value::Object(body).to_string();
     let parts = RequestParts { body: body.as_bytes(), ..RequestParts::default() };
@@ -613,14 +674,57 @@ fn read_request(settings: Map<String, Value>, content: &[Value]) -> Result<UserP
         }
         Problem::from(fault)
     })?;
-    // A member that nothing reads is a mistake of the caller: nobody would notice its loss.
-    let unknown = Loss::of_part(LossSubject::Member, LossReason::NoWord);
-    if accepted.losses.contains(&unknown) {
-        let names: Vec<String> = settings.keys().map(|name| format!("`{name}`")).collect();
-        let wrong = format!("one of the members {} is unknown", names.join(", "));
-        return Err(Problem::from(Fault::invalid(wrong)));
+    // What nothing reads is a mistake of the caller, and its loss would not be noticed.
+    if accepted.losses.contains(&UNKNOWN_MEMBER) {
+        return Err(unknown_setting(&settings));
     }
+    if accepted.losses.contains(&UNKNOWN_BLOCK) {
+        return Err(Problem::invalid("message", "has a block of an unknown type")
+            .hint("the types are `text`, `media` and `tool_result`"));
+    }
+    accepted.request.provider_state.store = store;
     let messages = std::mem::take(&mut accepted.request.messages);
-    let blocks = messages.into_iter().flat_map(|message| message.content).collect();
+    let blocks: Vec<Block> = messages.into_iter().flat_map(|message| message.content).collect();
+    check_blocks(&blocks)?;
     Ok(UserPart { blocks, request: accepted.request, settings })
+}
+
+/// Refuses what only a model says, and a message that says nothing.
+fn check_blocks(blocks: &[Block]) -> Result<(), Problem> {
+    let is_said_by_models = |block: &Block| {
+        matches!(
+            block,
+            Block::Thinking { .. }
+                | Block::Redacted { .. }
+                | Block::Refusal { .. }
+                | Block::ToolCall { .. }
+        )
+    };
+    if blocks.iter().any(is_said_by_models) {
+        return Err(Problem::invalid("message", "has a block that only an answer can have"));
+    }
+    let is_empty =
+        |block: &Block| matches!(block, Block::Text { text, .. } if text.trim().is_empty());
+    match blocks.iter().all(is_empty) {
+        true => Err(Problem::invalid("message", "is empty; send a text or blocks")),
+        false => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unknown_member_is_named() {
+        for (settings, expected) in [
+            (json!({"max_tokens": 5, "colour": "red"}), Some("colour")),
+            (json!({"max_tokens": 5, "temperature": 1}), None),
+        ] {
+            let Value::Object(settings) = settings else { panic!("an object") };
+            let refused = read_settings(settings, false).err();
+            let path = refused.as_ref().and_then(|problem| problem.fault().path.as_deref());
+            assert_eq!(path, expected, "{refused:?}");
+        }
+    }
 }

@@ -107,9 +107,14 @@ impl Responses {
             }
             Ok(StateAnswer::Nowhere) => {
                 let backend = self.gateway.backend_for(incoming.pin.as_deref(), None);
-                let native = |name: &str| name == openai_responses::NAME;
-                if backend.is_ok_and(|backend| native(backend.dialect.name())) {
-                    return self.forward(incoming, body).await;
+                let native = backend.ok();
+                let native = native.filter(|one| one.dialect.name() == openai_responses::NAME);
+                if let Some(backend) = native {
+                    let reply = self.forward(incoming, body).await;
+                    if reply.status().is_success() {
+                        self.gateway.learn_keeping(&backend.name);
+                    }
+                    return reply;
                 }
                 if incoming.path.trim_end_matches('/') == CONVERSATIONS {
                     let fault = nothing_stored("conversation");
@@ -151,11 +156,14 @@ impl Responses {
         let run = self.run(id);
         let stops =
             matches!((&incoming.method, what), (&Method::DELETE, "") | (&Method::POST, "cancel"));
-        if let Some(run) = run.as_ref().filter(|_| stops)
-            && !self.sealed_store.is_foreign(owner, id).await?
-        {
-            run.stop();
-            run.ended().await;
+        if stops && !self.sealed_store.is_foreign(owner, id).await? {
+            match &run {
+                Some(run) => {
+                    run.stop();
+                    run.ended().await;
+                }
+                None => self.stop_elsewhere(owner, id).await?,
+            }
         }
         let Some(mut stored) = self.find(owner, id).await? else {
             return Ok(match self.sealed_store.is_foreign(owner, id).await? {
@@ -163,8 +171,12 @@ impl Responses {
                 false => StateAnswer::Nowhere,
             });
         };
-        if let Some(running) = run.and_then(|run| run.response()) {
-            stored.response = running;
+        match run {
+            Some(run) => stored.response = run.response().unwrap_or(stored.response),
+            None if stored.background && is_open(&stored.response) => {
+                stored.response = self.response_elsewhere(id, stored.response).await?;
+            }
+            None => {}
         }
         let query = incoming.query.as_deref().unwrap_or_default();
         let configured = |name: &&String| self.gateway.settings().backend(name).is_some();
@@ -276,6 +288,11 @@ pub(super) enum StateAnswer {
 
 fn deleted(id: &str) -> Answer {
     body::json(&json!({"id": id, "object": "response", "deleted": true}))
+}
+
+/// Whether a response is still being written.
+fn is_open(response: &Value) -> bool {
+    matches!(response["status"].as_str(), Some("queued" | "in_progress"))
 }
 
 /// The conversation that a response is part of.
@@ -399,7 +416,7 @@ mod tests {
         let next = page(&items, "order=asc&limit=2&after=i1").expect("a page");
         assert_eq!(ids(&next), ["i2", "i3"]);
         assert_eq!((&next["first_id"], &next["has_more"]), (&json!("i2"), &json!(true)));
-        for wrong in ["limit=0", "limit=101", "order=up", "after=nobody"] {
+        for wrong in ["limit=0", "limit=101", "order=up", "after=unknown"] {
             let (name, _) = wrong.split_once('=').expect("a pair");
             assert_eq!(page(&items, wrong).unwrap_err().path.as_deref(), Some(name));
         }

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use http::StatusCode;
 use http_body_util::{BodyExt, Full};
 use serde_json::Value;
-use throughline_canonical::{Block, Fault, FaultKind, Request};
+use throughline_canonical::{Block, EndReason, Fault, FaultKind, Request};
 use throughline_codec::dialects::compaction::Compaction;
 use throughline_codec::dialects::openai_responses;
 use throughline_codec::dialects::openai_responses::state::{StatefulRequest, compacted, output};
@@ -115,7 +115,7 @@ impl Responses {
         let turns = match self.history(owner, &request).await? {
             History::Nothing => Vec::new(),
             History::Known { turns, .. } => turns,
-            History::Unknown(_) if speaks_it => {
+            History::Unknown(_) if speaks_it && self.gateway.keeps_responses(&backend) => {
                 let native = native(is_renamed.then(|| request.with_model(model)));
                 return Ok(CompactRequest { request, items: None, native: Some(native) });
             }
@@ -185,6 +185,9 @@ impl Responses {
             Ok(reply) => reply,
             Err(fault) => return Ok(plain(head.error(&fault))),
         };
+        if let Some(fault) = unfinished(reply.reason.as_ref()) {
+            return Ok(plain(head.error(&fault)));
+        }
         let texts = reply.content.iter().filter_map(|block| match block {
             Block::Text { text, .. } => Some(text.as_str()),
             _ => None,
@@ -198,6 +201,20 @@ impl Responses {
         let body = compacted(&random::id(), unix_ms() / 1000, items, &sealed, &reply.usage);
         Ok(plain(head.whole(ReplyBody::whole(body.to_string()))))
     }
+}
+
+/// The fault of a summary that ended for this reason. Half of one, or the words of a refusal, must not
+/// stand for the whole conversation.
+fn unfinished(reason: Option<&EndReason>) -> Option<Fault> {
+    let why = match reason {
+        Some(EndReason::Stop | EndReason::StopSequence) => return None,
+        Some(EndReason::Length) => "it reached its output limit",
+        Some(EndReason::Refusal) => "it refused",
+        _ => "it ended in another way",
+    };
+    let message =
+        format!("the model did not finish the summary: {why}; the conversation is unchanged");
+    Some(Fault::new(FaultKind::Unreachable, message))
 }
 
 /// The backend that answered.

@@ -100,18 +100,25 @@ impl Responses {
         }
     }
 
+    fn read_stateful(
+        &self,
+        incoming: &IncomingRequest,
+        raw: &Bytes,
+    ) -> Result<StatefulRequest, Fault> {
+        let settings = self.gateway.settings();
+        let body = decompress_body(&settings, &incoming.headers, raw)?;
+        StatefulRequest::read(&body, settings.limits.json_depth).map_err(|fault| {
+            // A backend could still read what we cannot, and continue the response of another owner.
+            check_json(&settings, &body).err().unwrap_or(fault)
+        })
+    }
+
     async fn choose_handling(
         &self,
         incoming: &IncomingRequest,
         raw: &Bytes,
     ) -> Result<Handling, Fault> {
-        let settings = self.gateway.settings();
-        let body = decompress_body(&settings, &incoming.headers, raw)?;
-        let request =
-            StatefulRequest::read(&body, settings.limits.json_depth).map_err(|fault| {
-                // A backend could still read what we cannot, and continue the response of another owner.
-                check_json(&settings, &body).err().unwrap_or(fault)
-            })?;
+        let request = self.read_stateful(incoming, raw)?;
         let counts = incoming.dialect.operation(&incoming.path) == Some(Operation::CountTokens);
         let store = request.store() && !counts && self.stores_responses();
         if !store && !request.needs_state() {
@@ -127,14 +134,19 @@ impl Responses {
         let pointed = references.iter().any(|id| found.contains_key(*id));
         // Many servers of the dialect store nothing and run nothing in the background. So history
         // that is stored here is sent, and background responses run here. Only unknown history may
-        // be stored at the backend.
+        // be stored at the backend, and only if it stores anything: another one would ignore the id
+        // and answer from the newest message alone.
         let waits_here = request.background() && self.stores_responses();
+        let keeps = || self.gateway.keeps_responses(&backend);
         let at_backend = native
             && match &before {
-                History::Nothing => !waits_here && !pointed,
-                History::Unknown(_) => true,
+                History::Nothing => !waits_here && !pointed && (references.is_empty() || keeps()),
+                History::Unknown(_) => keeps(),
                 History::Known { turns, .. } => {
-                    !waits_here && !counts && only_backend_has_reasoning(turns, &backend.name)
+                    !waits_here
+                        && !counts
+                        && only_backend_has_reasoning(turns, &backend.name)
+                        && keeps()
                 }
             };
         let mut ownership = Ownership {

@@ -36,6 +36,8 @@ use crate::store::{self, Node, RunEnd, RunStatus};
 const SCOPE: &str = "response";
 /// The pause before something that could not be stored is stored again.
 pub(super) const RETRY_PAUSE: Duration = Duration::from_millis(500);
+/// How long a cancellation waits for the process that writes the response.
+const MAX_STOP_WAIT: Duration = Duration::from_secs(5);
 /// The error of a response whose server stopped.
 const ABANDONED: &str = "the server was stopped while this response was being written";
 
@@ -374,6 +376,36 @@ impl Responses {
         })
     }
 
+    /// A run that another process writes or has left, as far as its events are stored.
+    async fn restored(&self, id: &str, epoch: u64, queued: Value) -> Result<Run, StoreError> {
+        let run = Run::new(Arc::new(LiveRun::new(id, epoch)), queued);
+        let entries = self.runs.stored_entries(id, None).await?;
+        for entry in &entries {
+            Framer::new(MAX_REPLY_BYTES)
+                .push(entry.text.as_bytes(), |frame, _| run.take([step(frame.data).1]));
+        }
+        run.live.restore(entries);
+        Ok(run)
+    }
+
+    /// The present state of a response that another process writes; `queued` is its first one.
+    pub(super) async fn response_elsewhere(&self, id: &str, queued: Value) -> Result<Value, Fault> {
+        let run = self.restored(id, 1, queued.clone()).await.map_err(fault)?;
+        Ok(run.response().unwrap_or(queued))
+    }
+
+    /// Cancels a response that another process may write, and waits for its end.
+    pub(super) async fn stop_elsewhere(&self, owner: &str, id: &str) -> Result<(), Fault> {
+        let run = self.sealed_store.store.run(id).await.map_err(fault)?;
+        // Runs of other kinds have ids of the same form.
+        let is_own = run.is_some_and(|run| run.scope == SCOPE && run.owner == owner);
+        if is_own && self.runs.stop(id).await.map_err(fault)? {
+            let ended = self.runs.follow(id, None).for_each(|_| async {});
+            let _ = tokio::time::timeout(MAX_STOP_WAIT, ended).await;
+        }
+        Ok(())
+    }
+
     /// Ends a run that its process has left, with the events that had arrived.
     async fn close_left(&self, left: store::Run) -> Result<(), StoreError> {
         let store = &self.sealed_store.store;
@@ -395,13 +427,7 @@ impl Responses {
             parent: node.parent.clone(),
             conversation: belongs_to(&response).map(str::to_owned),
         };
-        let run = Run::new(Arc::new(LiveRun::new(&*left.id, left.epoch)), response);
-        let entries = self.runs.stored_entries(&left.id, None).await?;
-        for entry in &entries {
-            Framer::new(MAX_REPLY_BYTES)
-                .push(entry.text.as_bytes(), |frame, _| run.take([step(frame.data).1]));
-        }
-        run.live.restore(entries);
+        let run = self.restored(&left.id, left.epoch, response).await?;
         let end = match run.has_ended() {
             true => End::Complete,
             false => End::Failed(Broken::here(ABANDONED)),

@@ -129,7 +129,7 @@ impl Responses {
         Ok(found)
     }
 
-    /// Stores a turn, and what became of its run.
+    /// Stores a turn, and the result of its run.
     pub(super) async fn store_turn(
         &self,
         id: &str,

@@ -44,7 +44,7 @@ impl Runs {
     /// Ends the runs that an earlier process on this store has left. Call this before any run
     /// starts.
     pub async fn close_left_runs(&self, closers: &[Arc<dyn CloseRun>]) {
-        // Nobody else uses a store that is not shared, so all its runs were left.
+        // No other instance uses a store that is not shared, so all its runs were left.
         let silent = match self.sealed_store.store.is_shared() {
             true => MAX_SILENCE,
             false => Duration::ZERO,
@@ -90,7 +90,7 @@ impl Runs {
             let id = run.id.clone();
             let closed = closer.clone().close(Run { epoch, ..run }).await.inspect_err(log_error);
             if closed.is_err_and(|error| error.cause.is::<SealError>()) {
-                // Nobody can ever read it, and the next start should not try again.
+                // It can never be read, and the next start should not try again.
                 let _ = store.remove_run(&id).await;
             }
         }

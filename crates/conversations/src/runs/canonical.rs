@@ -17,6 +17,7 @@ use throughline_gateway::turn::turn_reply::{FinishedReply, ReplyHead, UnreadRepl
 use tokio::time::{Instant, sleep, sleep_until};
 use tracing::Instrument;
 
+pub use super::event_log::EMPTY_REPLY;
 use super::event_log::{EventLog, PacedLog};
 use super::log::LiveRun;
 use super::{Appended, Runs, Written};
@@ -36,9 +37,11 @@ pub struct CanonicalRun {
     pub live: Arc<LiveRun>,
     /// How deltas are joined.
     pub pacing: Pacing,
+    /// Whether a reply without content is a fault.
+    pub needs_content: bool,
 }
 
-/// What a run came to.
+/// The result of a run.
 #[derive(Debug)]
 pub struct Driven {
     /// The reply, folded. It has a reason, and a fault if the turn failed.
@@ -63,7 +66,7 @@ pub trait StoreEnd: Send + Sync {
 enum Pumped {
     /// The reply has ended.
     Ended,
-    /// Somebody has stopped the run.
+    /// A client has stopped the run.
     Stopped,
     /// The log is too long.
     TooLong,
@@ -141,7 +144,7 @@ impl CanonicalRun {
         store_end: &dyn StoreEnd,
     ) -> Option<Driven> {
         let mut events = Box::pin(events);
-        let mut paced = PacedLog::new(self.pacing);
+        let mut paced = PacedLog::new(self.pacing, self.needs_content);
         let pumped = self.pump(&mut paced, &mut events).await;
         match pumped {
             Pumped::Ended => {}
@@ -263,6 +266,7 @@ fn fault_of(finished: FinishedReply) -> Fault {
 fn status_of(reply: &Reply) -> RunStatus {
     match (&reply.fault, &reply.reason) {
         (_, None | Some(EndReason::Cut)) => RunStatus::Interrupted,
+        (Some(fault), _) if fault.code.as_deref() == Some(EMPTY_REPLY) => RunStatus::Error,
         (Some(fault), _) if fault.kind == FaultKind::Unreachable => RunStatus::Interrupted,
         (Some(_), _) | (_, Some(EndReason::Failed)) => RunStatus::Error,
         (None, Some(reason)) if reason.is_cancelled() => RunStatus::Cancelled,
@@ -317,7 +321,7 @@ mod tests {
             }
             let live = Arc::new(LiveRun::new(ID, epoch));
             let guard = runs.register(live.clone());
-            let run = CanonicalRun { runs, live, pacing };
+            let run = CanonicalRun { runs, live, pacing, needs_content: true };
             Self { run, visible: Mutex::default(), _guard: guard }
         }
 
@@ -437,7 +441,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn window_is_shown_at_its_deadline() {
+    async fn held_text_is_released_at_the_deadline() {
         let store = Arc::new(InMemory::default());
         let window = Pace::Window { after: Duration::from_millis(80), bytes: 100 };
         let pacing = Pacing { text: window, ..Pacing::default() };
@@ -452,7 +456,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn left_run_is_closed_with_what_had_arrived() {
+    async fn abandoned_run_ends_with_the_received_events() {
         let store = Arc::new(InMemory::default());
         let trial = Trial::begin(&store, 1, Pacing::IMMEDIATE).await;
         let events = vec![TurnEvent::Event(text_started(0)), TurnEvent::Event(text(0, "Hi"))];

@@ -1,13 +1,17 @@
 //! Turns canonical events into entries of a log: joins deltas, numbers the entries, folds the reply
 //! and completes the end.
 
-use throughline_canonical::{EndReason, Event, Fold, Reply};
+use throughline_canonical::{Block, EndReason, Event, Fault, FaultKind, Fold, Reply};
 use throughline_codec::dialects::fault_of_end;
 use throughline_codec::pacing::{Pacer, Pacing};
 use throughline_gateway::reply::events::TurnEvent;
+use throughline_gateway::shutdown;
 use tokio::time::Instant;
 
 use super::log::Entry;
+
+/// The code of the fault of a reply without content.
+pub const EMPTY_REPLY: &str = "empty_reply";
 
 /// Events on their way into a log, with joined deltas.
 pub(super) struct PacedLog {
@@ -17,8 +21,10 @@ pub(super) struct PacedLog {
 }
 
 impl PacedLog {
-    pub(super) fn new(pacing: Pacing) -> Self {
-        Self { pacer: Pacer::new(pacing), began: Instant::now(), log: EventLog::default() }
+    /// `needs_content`: a reply without content is a fault.
+    pub(super) fn new(pacing: Pacing, needs_content: bool) -> Self {
+        let log = EventLog { needs_content, ..EventLog::default() };
+        Self { pacer: Pacer::new(pacing), began: Instant::now(), log }
     }
 
     /// Takes an event of a turn.
@@ -63,6 +69,7 @@ pub(super) struct EventLog {
     /// Entries that are not in the log of the run yet.
     entries: Vec<Entry>,
     pub(super) has_ended: bool,
+    needs_content: bool,
 }
 
 impl EventLog {
@@ -118,10 +125,17 @@ impl EventLog {
         if self.has_ended {
             return;
         }
-        let reported = self.fold.reply().fault.is_some();
-        if let Some(fault) = fault_of_end(&reason).filter(|_| !reported) {
-            self.add(&Event::Fault(fault));
-        }
+        let reason = match &self.fold.reply().fault {
+            Some(fault) if shutdown::is_of_shutdown(fault) => EndReason::Cut,
+            Some(_) => reason,
+            None => {
+                let fault = fault_of_end(&reason).or_else(|| self.fault_of_content(&reason));
+                if let Some(fault) = fault {
+                    self.add(&Event::Fault(fault));
+                }
+                reason
+            }
+        };
         let broken = matches!(reason, EndReason::Failed | EndReason::Cut) || reason.is_cancelled();
         if !broken {
             for (index, _) in std::mem::take(&mut self.open) {
@@ -129,6 +143,17 @@ impl EventLog {
             }
         }
         self.add(&Event::Ended { reason });
+    }
+
+    /// The fault of a reply that needs content and has none.
+    fn fault_of_content(&self, reason: &EndReason) -> Option<Fault> {
+        let is_wrong = self.needs_content
+            && !reason.is_cancelled()
+            && !has_content(&self.fold.reply().content);
+        is_wrong.then(|| {
+            Fault::new(FaultKind::Unreachable, "the provider returned nothing")
+                .with_code(EMPTY_REPLY)
+        })
     }
 
     /// The new entries except the end, and the end.
@@ -143,4 +168,18 @@ impl EventLog {
         let cut_blocks = self.open.into_iter().map(|(_, position)| position).collect();
         (self.fold.finish(), cut_blocks)
     }
+}
+
+/// Whether an entry is the end of a log of canonical events.
+pub(super) fn is_end(entry: &Entry) -> bool {
+    matches!(serde_json::from_str(&entry.text), Ok(Event::Ended { .. }))
+}
+
+/// Whether anything arrived that is worth a node.
+pub(crate) fn has_content(blocks: &[Block]) -> bool {
+    blocks.iter().any(|block| match block {
+        Block::Text { text, .. } | Block::Refusal { text } => !text.is_empty(),
+        Block::Thinking { text, signature } => !text.is_empty() || signature.is_some(),
+        _ => true,
+    })
 }

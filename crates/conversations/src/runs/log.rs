@@ -123,7 +123,7 @@ impl LiveRun {
         self.stop.send_replace(true);
     }
 
-    /// Waits until somebody asks the writer to stop.
+    /// Waits until a client asks the writer to stop.
     pub async fn stopped(&self) {
         let mut stop = self.stop.subscribe();
         if stop.wait_for(|stop| *stop).await.is_err() {

@@ -1,5 +1,5 @@
 //! Writes the entries of all runs to the store. While one batch is being written the next one
-//! collects, so many runs at once cost about as many writes as one run.
+//! collects. Many runs at once cost about as many writes as one run.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ const MAX_WAITING_PIECES: usize = 4096;
 /// Pieces of one batch. A batch is one transaction.
 const MAX_BATCH_PIECES: usize = 512;
 
-/// What became of a piece.
+/// The result of writing a piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Written {
     /// It is in the store.

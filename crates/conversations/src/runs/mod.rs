@@ -19,7 +19,9 @@ use parking_lot::Mutex;
 use throughline_canonical::Fault;
 use throughline_gateway::thinking::random;
 use throughline_gateway::thinking::store::StoreError;
+use tokio::time::Instant;
 
+use self::event_log::is_end;
 use self::log::{Entry, LiveRun};
 use self::log_writer::LogWriter;
 pub(crate) use self::log_writer::Written;
@@ -28,12 +30,16 @@ use crate::store::{LogPiece, Piece, RunStatus};
 
 pub mod abandoned;
 pub mod canonical;
-mod event_log;
+pub(crate) mod event_log;
 pub mod log;
 mod log_writer;
 
 /// How often the store is asked for new entries of a run that another process writes.
 const POLL_INTERVAL: Duration = Duration::from_millis(150);
+/// How often a reader of such a run records that it reads.
+const RECORD_INTERVAL: Duration = Duration::from_secs(1);
+/// How old the newest record of a reader may be while it reads.
+const MAX_RECORD_AGE: Duration = Duration::from_secs(3);
 
 /// The runs of this process, and all runs in the store.
 #[derive(Debug)]
@@ -45,7 +51,7 @@ pub struct Runs {
     log_writer: LogWriter,
 }
 
-/// What became of new entries.
+/// The result of writing new entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Appended {
     /// Readers can see them.
@@ -139,7 +145,8 @@ impl Runs {
         id: String,
         after: Option<u64>,
     ) -> impl Stream<Item = Result<Entry, Fault>> {
-        let start = StoredReader { runs: self, id, after, ready: Vec::new().into_iter() };
+        let ready = Vec::new().into_iter();
+        let start = StoredReader { runs: self, id, after, ready, recorded: None };
         futures_util::stream::unfold(Some(start), |reader| async move {
             let mut reader = reader?;
             match reader.next().await {
@@ -148,6 +155,38 @@ impl Runs {
                 Err(error) => Some((Err(fault(error)), None)),
             }
         })
+    }
+
+    /// Waits until a run of this process has had no reader for this long, here or elsewhere.
+    pub async fn detached(&self, run: &LiveRun, limit: Duration) {
+        let mut readers = run.watch_readers();
+        let mut wait = limit;
+        loop {
+            if readers.wait_for(|readers| *readers == 0).await.is_err() {
+                return std::future::pending().await;
+            }
+            let attached = readers.wait_for(|readers| *readers > 0);
+            if tokio::time::timeout(wait, attached).await.is_ok() {
+                wait = limit;
+                continue;
+            }
+            // A record may be older than the moment when its reader left.
+            let until = limit + MAX_RECORD_AGE;
+            match self.last_read_elsewhere(&run.id).await {
+                Some(age) if age < until => wait = until - age,
+                _ => return,
+            }
+        }
+    }
+
+    /// How long ago another instance recorded a reader of this run.
+    async fn last_read_elsewhere(&self, id: &str) -> Option<Duration> {
+        let store = &self.sealed_store.store;
+        match store.is_shared() {
+            // A store that failed has been logged; then no other instance can read, either.
+            true => store.last_read(id).await.ok().flatten(),
+            false => None,
+        }
     }
 
     /// Waits until this process writes no run.
@@ -177,6 +216,8 @@ struct StoredReader {
     id: String,
     after: Option<u64>,
     ready: std::vec::IntoIter<Entry>,
+    /// When this reader was last recorded in the store.
+    recorded: Option<Instant>,
 }
 
 impl StoredReader {
@@ -189,7 +230,15 @@ impl StoredReader {
             // The status is read first: entries are written before it changes.
             let run = self.runs.sealed_store.store.run(&self.id).await?;
             let is_running = run.is_some_and(|run| run.status == RunStatus::Running);
-            self.ready = self.runs.stored_entries(&self.id, self.after).await?.into_iter();
+            if is_running {
+                self.record_reading().await;
+            }
+            let mut entries = self.runs.stored_entries(&self.id, self.after).await?;
+            if is_running && entries.last().is_some_and(is_end) {
+                // What belongs to the end, such as the node of an answer, is not stored yet.
+                entries.pop();
+            }
+            self.ready = entries.into_iter();
             if self.ready.len() > 0 {
                 continue;
             }
@@ -197,6 +246,17 @@ impl StoredReader {
                 return Ok(None);
             }
             tokio::time::sleep(POLL_INTERVAL).await;
+        }
+    }
+
+    /// Records this reader in the store, for the writer of the run.
+    async fn record_reading(&mut self) {
+        let store = &self.runs.sealed_store.store;
+        let is_due = self.recorded.is_none_or(|recorded| recorded.elapsed() >= RECORD_INTERVAL);
+        if store.is_shared() && is_due {
+            self.recorded = Some(Instant::now());
+            // The store records and logs a failure.
+            let _ = store.record_reader(&self.id).await;
         }
     }
 }

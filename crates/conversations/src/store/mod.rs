@@ -46,6 +46,9 @@ pub trait NodeStore: Debug + Send + Sync + 'static {
     fn path(&self, id: &str, most: usize) -> StoreFuture<'_, Vec<Node>>;
     /// The ids of a node and of those before it, oldest first, at most `most`.
     fn path_ids(&self, id: &str, most: usize) -> StoreFuture<'_, Vec<String>>;
+    /// A page of the path to a node of a project, oldest first. `None` if the node after which the page
+    /// starts is not on the path. What comes later on the path costs nothing.
+    fn path_page(&self, id: &str, page: Page) -> StoreFuture<'_, Option<Vec<Node>>>;
     /// The sealed reply of the provider, of a node of a project.
     fn raw(&self, id: &str) -> StoreFuture<'_, Option<Vec<u8>>>;
     /// Removes a node, its log and its provider's reply. Returns whether there was one.
@@ -82,6 +85,8 @@ pub trait ProjectStore: Debug + Send + Sync + 'static {
     fn change_branch(&self, id: &str, branch: Branch) -> StoreFuture<'_, bool>;
     /// Replaces the facts of a node of a project. Returns false if there is no such node.
     fn change_node(&self, id: &str, facts: NodeFacts) -> StoreFuture<'_, bool>;
+    /// The facts of those of these nodes that belong to a project, by their id.
+    fn node_facts(&self, ids: &[String]) -> StoreFuture<'_, Vec<(String, NodeFacts)>>;
     /// Nodes of a project, in the order in which they were made.
     fn project_nodes(&self, project: &str, page: Page) -> StoreFuture<'_, Vec<Node>>;
     /// The number of nodes of a project.
@@ -112,8 +117,13 @@ pub trait RunStore: Debug + Send + Sync + 'static {
     fn logged(&self, run: &str, after: Option<u64>) -> StoreFuture<'_, Vec<Piece>>;
     /// Asks the writer of a run to stop. Returns whether the run is in progress.
     fn ask_stop(&self, id: &str) -> StoreFuture<'_, bool>;
-    /// The runs in progress of an instance that somebody has asked to stop.
+    /// The runs in progress of an instance that a client has asked to stop.
     fn asked_stops(&self, instance: &str) -> StoreFuture<'_, Vec<String>>;
+    /// Records that a run in progress is read now by a client of an instance that does not write it.
+    /// The store's own clock counts.
+    fn record_reader(&self, id: &str) -> StoreFuture<'_, ()>;
+    /// How long ago such a reader was last recorded.
+    fn last_read(&self, id: &str) -> StoreFuture<'_, Option<Duration>>;
     /// Removes a run and its log. Returns whether there was one.
     fn remove_run(&self, id: &str) -> StoreFuture<'_, bool>;
     /// Whether other processes may use the same store at the same time.

@@ -76,6 +76,9 @@ pub struct NodeFacts {
     /// Token counts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
+    /// The provider's id of the reply, if the provider was asked to store it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub response_id: Option<String>,
 }
 
 /// The author of a node.
@@ -154,9 +157,6 @@ pub struct BranchFacts {
     /// When it was deleted, in milliseconds since 1970.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deleted: Option<u64>,
-    /// The provider's id of the newest answer, if the provider stores it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub previous_response: Option<String>,
 }
 
 /// Moves a reference.

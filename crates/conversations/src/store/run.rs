@@ -100,7 +100,7 @@ pub struct Commit {
     pub end: Option<RunEnd>,
 }
 
-/// What became of a commit.
+/// The result of a commit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// Everything was written.

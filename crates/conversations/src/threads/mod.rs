@@ -1,7 +1,7 @@
 //! Message threads of the Anthropic dialect, with any backend.
 //!
 //! A client creates a thread with a whole conversation and then sends only new messages. The thread
-//! is stored here, and no backend hears of it: each gets the whole conversation, as from a client
+//! is stored here and is never sent to a backend: each gets the whole conversation, as from a client
 //! that sends it ([decision 12](../../../../docs/decisions/0012-threads-are-ours.md)).
 //!
 //! Start at [`Threads::turn`]. `stored` has the contents of the store.

@@ -41,7 +41,7 @@ struct StoredMessage {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     base: Option<ThreadBase>,
     turn: ThreadTurn,
-    /// Whether the id names two different messages, so that nobody knows which one is meant.
+    /// Whether the id names two different messages, so that it is ambiguous.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     ambiguous: bool,
 }

@@ -6,6 +6,7 @@ use throughline_canonical::{
     Role, ThinkingKind,
 };
 use throughline_codec::dialects::SKIP_SIGNATURE;
+use throughline_codec::dialects::arguments::or_empty_object;
 use throughline_codec::dialects::blocks::rewrite::PLACEHOLDER;
 use throughline_codec::dialects::profile::{BlockRules, Profile, Treatment};
 
@@ -266,7 +267,10 @@ impl HistoryRules<'_> {
     /// Whether a retry drops the thinking of a message.
     fn drops_thinking(&self, message: usize, tried: bool) -> bool {
         match self.retry {
-            RetryPlan::First | RetryPlan::AdaptSettings | RetryPlan::DropBound => false,
+            RetryPlan::First
+            | RetryPlan::AdaptSettings
+            | RetryPlan::WholeHistory
+            | RetryPlan::DropBound => false,
             RetryPlan::DropTried => tried,
             RetryPlan::DropEarlierThinking => tried || message < self.open,
             RetryPlan::DropAllThinking => true,
@@ -277,7 +281,7 @@ impl HistoryRules<'_> {
 
     fn wants_call_signatures(&self) -> bool {
         // A model that refused a call because of a missing signature needs signatures.
-        let wants = self.model.signatures_enforced || self.retry != RetryPlan::First;
+        let wants = self.model.signatures_enforced || self.retry.follows_refused_history();
         wants && self.has_skip_signature()
     }
 
@@ -389,7 +393,7 @@ fn write_loop_as_text(messages: &mut [Message]) -> usize {
             let text = match block {
                 Block::ToolCall { name, arguments, .. } => {
                     calls += 1;
-                    let arguments = if arguments.is_empty() { "{}" } else { arguments };
+                    let arguments = or_empty_object(arguments);
                     format!("[called {name} with {arguments}]")
                 }
                 Block::ToolResult { content, .. } => {

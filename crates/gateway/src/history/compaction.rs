@@ -176,7 +176,7 @@ impl Gateway {
         }
         let reads = || {
             let known = self.memory.reads(&attempt.backend.domain, &found.key());
-            // As with thinking, what nobody has seen before may be tried.
+            // As with thinking, an unknown summary may be tried.
             known.unwrap_or(attempt.settings.thinking.unknown == Unknown::Try)
         };
         match &found.summary {

@@ -13,8 +13,14 @@ use crate::thinking::envelope::OpenResult;
 use crate::thinking::vault::Scope;
 
 impl Gateway {
-    /// Gives calls and their results the ids back that the model used.
-    pub(crate) async fn restore_call_ids(&self, scope: &Scope, messages: &mut [Message]) {
+    /// Gives calls and their results the ids back that the model used. `reader` is the domain of the
+    /// backend that gets them.
+    pub(crate) async fn restore_call_ids(
+        &self,
+        scope: &Scope,
+        reader: &str,
+        messages: &mut [Message],
+    ) {
         let mut restored_ids: HashMap<String, String> = HashMap::new();
         let repeated = RepeatedTexts::of(messages);
         let mut turn_positions = TurnPositions::default();
@@ -26,9 +32,8 @@ impl Gateway {
                 lookups += 1;
                 let is_repeated = repeated.contains(&message.content);
                 self.restore_from_envelopes(&mut message.content, &mut restored_ids);
-                let found = self
-                    .find_turn(scope, &turn_positions.next(), &message.content, is_repeated)
-                    .await;
+                let (position, content) = (turn_positions.next(), &message.content);
+                let found = self.find_turn(scope, reader, &position, content, is_repeated).await;
                 if let FoundTurn::One(kept) = found {
                     restore_calls(&mut message.content, kept.blocks, &mut restored_ids);
                 }

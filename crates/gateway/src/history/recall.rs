@@ -218,7 +218,11 @@ impl Recall<'_> {
         content: &[Block],
         is_repeated: bool,
     ) -> FoundTurn {
-        let found = self.gateway.find_turn(self.scope, turn_position, content, is_repeated).await;
+        let reader = &self.target.domain;
+        let find = async |scope| {
+            self.gateway.find_turn(scope, reader, turn_position, content, is_repeated).await
+        };
+        let found = find(self.scope).await;
         match &found {
             FoundTurn::None if !has_call_ids(content) => {}
             FoundTurn::None | FoundTurn::Ambiguous(_) | FoundTurn::Sealed => return found,
@@ -237,7 +241,7 @@ impl Recall<'_> {
         }
         let resumed = self.resumed.lock().clone();
         for scope in &resumed {
-            let found = self.gateway.find_turn(scope, turn_position, content, is_repeated).await;
+            let found = find(scope).await;
             if !matches!(found, FoundTurn::None) {
                 return found;
             }
@@ -372,13 +376,11 @@ impl Recall<'_> {
         verdict: Option<&Verdict>,
     ) -> PastBlock {
         let target = self.target;
-        let readable = origin.domain == *target.domain
-            && (!target.account_bound || origin.credential == target.credential);
         let reason = match verdict {
             // What the memory does not know, the envelope or the vault does.
             Some(Verdict::LeaveOut { reason, .. }) if *reason != Reason::Unknown => Some(*reason),
             Some(Verdict::Send { .. }) => None,
-            _ if !readable => Some(Reason::Origin),
+            _ if !target.reads(origin) => Some(Reason::Origin),
             _ => {
                 let of_session = origin.backend == *target.backend;
                 (self.rules.policy == Policy::Session && !of_session).then_some(Reason::Session)

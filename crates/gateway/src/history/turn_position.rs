@@ -7,39 +7,41 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use throughline_canonical::{Block, Message, Role};
 
 use crate::history::vault_lookup::text_of;
-use crate::thinking::fingerprint::Fingerprint;
+use crate::thinking::fingerprint::{Fingerprint, TextHash};
 
 /// The position of a turn.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct TurnPosition {
-    /// A hash of all that was said before it.
+    /// A fingerprint of all that was said before it.
     pub(crate) before: [u8; 16],
-    /// The question that it answers: the text of the messages after the last turn, and the ids of
-    /// the calls that they answer.
-    pub(crate) question: String,
+    /// A fingerprint of the question that it answers: the text after the last turn, and the ids of the
+    /// calls that it answers.
+    pub(crate) question: [u8; 16],
 }
 
-/// Follows a conversation, message by message.
+/// Follows a conversation, message by message. Each text is hashed once.
 #[derive(Debug, Default)]
 pub(crate) struct TurnPositions {
-    before: Fingerprint,
-    /// Whether the model spoke last.
-    speaker: Option<bool>,
-    question: String,
+    /// A fingerprint of what the speakers before the present one said.
+    before: [u8; 16],
+    /// Whether the model speaks.
+    is_turn: bool,
+    speech: Speech,
 }
 
 impl TurnPositions {
     /// The position of the next turn.
     pub(crate) fn next(&self) -> TurnPosition {
-        TurnPosition { before: self.before.finish(), question: self.question.clone() }
+        let question = match self.is_turn {
+            true => Speech::default().finish(),
+            false => self.speech.finish(),
+        };
+        TurnPosition { before: self.before_next(), question }
     }
 
     /// Passes a message.
     pub(crate) fn pass(&mut self, message: &Message) {
         let is_turn = message.role == Role::Assistant;
-        if is_turn {
-            self.question.clear();
-        }
         for block in &message.content {
             let words = match block {
                 Block::Text { text, .. } => text,
@@ -47,14 +49,45 @@ impl TurnPositions {
                 _ => continue,
             };
             // Clients join and split messages and texts, so only a change of the speaker counts.
-            if self.speaker.replace(is_turn) != Some(is_turn) {
-                self.before.join([0xff, u8::from(is_turn)]);
+            if self.is_turn != is_turn {
+                self.before = self.before_next();
+                self.is_turn = is_turn;
+                self.speech = Speech::default();
             }
-            self.before.join(words);
-            if !is_turn {
-                self.question.push_str(words);
-            }
+            self.speech.add(words);
         }
+    }
+
+    fn before_next(&self) -> [u8; 16] {
+        Fingerprint::of(&[&self.before, &[u8::from(self.is_turn)], &self.speech.finish()])
+    }
+}
+
+/// What one speaker says until another speaks. White space around it does not count, because clients
+/// trim it.
+#[derive(Debug, Default)]
+struct Speech {
+    words: TextHash,
+    has_begun: bool,
+    /// White space that counts if more words follow.
+    space: String,
+}
+
+impl Speech {
+    fn add(&mut self, words: &str) {
+        let words = if self.has_begun { words } else { words.trim_start() };
+        let trimmed = words.trim_end();
+        if !trimmed.is_empty() {
+            self.has_begun = true;
+            self.words.join(&self.space);
+            self.words.join(trimmed);
+            self.space.clear();
+        }
+        self.space.push_str(&words[trimmed.len()..]);
+    }
+
+    fn finish(&self) -> [u8; 16] {
+        self.words.finish()
     }
 }
 
@@ -64,28 +97,42 @@ pub(crate) struct RepeatedTexts(HashSet<u64>);
 
 impl RepeatedTexts {
     pub(crate) fn of(messages: &[Message]) -> Self {
+        let turns = || messages.iter().filter(|message| message.role == Role::Assistant);
+        // Few texts have the same length and the same tail, so few are hashed as a whole.
+        let mut tails: HashMap<u64, usize> = HashMap::new();
+        for turn in turns() {
+            *tails.entry(hash(&turn.content, tail_of)).or_default() += 1;
+        }
         let mut counts: HashMap<u64, usize> = HashMap::new();
-        for message in messages.iter().filter(|message| message.role == Role::Assistant) {
-            *counts.entry(hash(&message.content)).or_default() += 1;
+        for turn in turns().filter(|turn| tails[&hash(&turn.content, tail_of)] > 1) {
+            *counts.entry(hash(&turn.content, str::as_bytes)).or_default() += 1;
         }
         Self(counts.into_iter().filter(|(_, count)| *count > 1).map(|(hash, _)| hash).collect())
     }
 
     /// Whether another turn has the same text.
     pub(crate) fn contains(&self, content: &[Block]) -> bool {
-        self.0.contains(&hash(content))
+        !self.0.is_empty() && self.0.contains(&hash(content, str::as_bytes))
     }
 }
 
-fn hash(content: &[Block]) -> u64 {
+/// Hashes a turn: its calls, its length, and the bytes of its text that `part` chooses.
+fn hash(content: &[Block], part: fn(&str) -> &[u8]) -> u64 {
     let mut hasher = DefaultHasher::new();
-    text_of(content).trim().hash(&mut hasher);
+    let text = text_of(content);
+    let text = text.trim();
+    (text.len(), part(text)).hash(&mut hasher);
     for block in content {
         if let Block::ToolCall { name, arguments, .. } = block {
-            (name, arguments).hash(&mut hasher);
+            (name, arguments.len(), part(arguments)).hash(&mut hasher);
         }
     }
     hasher.finish()
+}
+
+/// The last bytes of a text.
+fn tail_of(text: &str) -> &[u8] {
+    &text.as_bytes()[text.len().saturating_sub(64)..]
 }
 
 #[cfg(test)]
@@ -103,13 +150,15 @@ mod tests {
     }
 
     #[test]
-    fn position_depends_on_all_that_was_said_and_not_on_how_it_is_split() {
+    fn position_depends_on_the_text_and_not_on_its_split() {
         let asked = |texts: &[&str]| {
             let messages: Vec<_> = texts.iter().map(|text| said(Role::User, text)).collect();
             position_after(&messages)
         };
         assert_eq!(asked(&["a", "b"]).before, asked(&["ab"]).before);
-        assert_eq!(asked(&["a", "b"]).question, "ab");
+        assert_eq!(asked(&["a", "b"]).question, asked(&["ab"]).question);
+        assert_eq!(asked(&["a ", "b"]).before, asked(&[" a b\n"]).before);
+        assert_ne!(asked(&["a ", "b"]).before, asked(&["ab"]).before);
         let again = |turns: usize| {
             let turn = [said(Role::User, "again"), said(Role::Assistant, "Done.")];
             let mut messages: Vec<_> = std::iter::repeat_n(turn, turns).flatten().collect();

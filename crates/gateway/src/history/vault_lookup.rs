@@ -23,9 +23,9 @@ use crate::turn::log::BlockRecord;
 /// How many turns one request may look up. No real conversation has more, so this only limits
 /// abuse.
 pub(crate) const MAX_LOOKUPS: usize = 4096;
-/// How many recent messages are checked for lost parts. Most messages without thinking never had
-/// any.
-const MAX_RECENT_LOOKUPS: usize = 64;
+/// How many messages before the open loop are checked for lost parts. Most messages without thinking
+/// never had any.
+const MAX_EARLIER_LOOKUPS: usize = 64;
 const MAX_RESTORED_BYTES: usize = 32 << 20;
 /// How many calls of a turn are its keys. Each finds the turn, so a few of many are enough.
 pub(crate) const MAX_KEYS_PER_TURN: usize = 4;
@@ -119,11 +119,13 @@ impl Gateway {
     /// Finds the parts that the client has lost and that this backend needs. Checks the model's
     /// present turn, or all turns if the backend also needs the earlier ones. Earlier tool loops got
     /// their parts back while they were open. They get them again, because the provider's prompt cache
-    /// finds only what does not change.
+    /// finds only what does not change. Without `restores` the request has to pass as it is, so these
+    /// parts cannot go back either.
     pub(crate) async fn dropped_parts(
         &self,
         attempt: &Attempt<'_>,
         request: &Request,
+        restores: bool,
     ) -> DroppedParts {
         let messages = self.with_call_ids(attempt, &request.messages).await;
         let open = open_turn(&messages);
@@ -133,32 +135,46 @@ impl Gateway {
             return dropped;
         }
         let repeated = RepeatedTexts::of(&messages);
+        let earlier = suspects.partition_point(|suspect| suspect.at < open);
+        let first = earlier.saturating_sub(MAX_EARLIER_LOOKUPS);
         // Check the latest messages first, because the model needs them most.
-        for suspect in suspects.into_iter().rev().take(MAX_RECENT_LOOKUPS) {
+        for suspect in suspects.into_iter().skip(first).rev().take(MAX_LOOKUPS) {
             let Suspect { at, turn_position, lacks_thinking, lacks_signature, unknown } = suspect;
             let content = &messages[at].content;
             let is_repeated = repeated.contains(content);
             let scope = &attempt.request.scope;
-            let found = self.find_turn(scope, &turn_position, content, is_repeated).await;
-            // Only in the open loop does the model need it.
-            if matches!(found, FoundTurn::Sealed) && lacks_thinking && at >= open {
-                dropped.withheld.push(WithheldPart::sealed(at));
-            }
-            let FoundTurn::One(kept) = found else {
-                continue;
+            let reader = &attempt.backend.domain;
+            let found = self.find_turn(scope, reader, &turn_position, content, is_repeated).await;
+            // Most models need it only in the open loop.
+            let is_needed = at >= open || attempt.profile().misses_earlier_thinking;
+            let kept = match found {
+                FoundTurn::One(kept) => kept,
+                FoundTurn::None => continue,
+                FoundTurn::Sealed | FoundTurn::Ambiguous(_) if !lacks_thinking || !is_needed => {
+                    continue;
+                }
+                FoundTurn::Sealed => {
+                    dropped.withheld.push(WithheldPart::sealed(at));
+                    continue;
+                }
+                FoundTurn::Ambiguous(kept) => {
+                    dropped.withheld.extend(ambiguous_parts(at, content, &kept));
+                    continue;
+                }
             };
             let is_own = kept.origin.domain == attempt.backend.domain;
             let lost = LostParts::of(kept.blocks);
             let missing = lost.missing_from(content).filter(|_| lacks_thinking);
-            if !is_own {
+            if !is_own || !restores {
                 let origin = Arc::new(kept.origin);
-                dropped.foreign.extend(unknown.into_iter().map(|text| (text, origin.clone())));
-                // Only in the open loop does the model need it.
-                if at >= open {
+                if !is_own {
+                    dropped.foreign.extend(unknown.into_iter().map(|text| (text, origin.clone())));
+                }
+                if is_needed {
                     dropped.withheld.extend(missing.map(|block| WithheldPart {
                         message: at,
                         kind: kind_of(block),
-                        reason: Reason::Origin,
+                        reason: if is_own { Reason::Shape } else { Reason::Origin },
                         origin: Some(origin.clone()),
                     }));
                 }
@@ -242,7 +258,7 @@ impl Gateway {
             return messages.into();
         }
         let mut messages = messages.to_vec();
-        self.restore_call_ids(&request.scope, &mut messages).await;
+        self.restore_call_ids(&request.scope, &attempt.backend.domain, &mut messages).await;
         messages.into()
     }
 
@@ -253,11 +269,13 @@ impl Gateway {
         present == 0 || !keys.is_empty() && self.vault.may_have_more(&keys, present)
     }
 
-    /// Finds a turn in the vault: by the ids of its calls, or by its content and its position.
-    /// `is_repeated` means that another turn of the request has the same content.
+    /// Finds a turn in the vault: by the ids of its calls, or by its content and its position. Of
+    /// several turns that it may be, `reader` gets the one that it can read. `is_repeated` means that
+    /// another turn of the request has the same content.
     pub(crate) async fn find_turn(
         &self,
         scope: &Scope,
+        reader: &str,
         turn_position: &TurnPosition,
         content: &[Block],
         is_repeated: bool,
@@ -277,37 +295,47 @@ impl Gateway {
         if !self.vault.may_have(&scope.text(&text)) {
             return FoundTurn::None;
         }
-        self.find_by_content(&content_keys(scope, turn_position, content, &text), is_repeated).await
+        let keys = content_keys(scope, turn_position, content, &text);
+        self.find_by_content(&keys, reader, is_repeated).await
     }
 
-    /// Finds the turn of the first known key. The last key is the content alone.
-    async fn find_by_content(&self, keys: &[VaultKey], is_repeated: bool) -> FoundTurn {
-        for (at, key) in keys.iter().enumerate() {
-            let kept = match self.vault.find(&[*key]).await {
-                Lookup::Found(kept) => kept,
-                Lookup::Sealed => return FoundTurn::Sealed,
-                Lookup::Nothing => continue,
-            };
-            let is_alone = at + 1 == keys.len();
-            if is_alone && is_repeated || self.has_another_maker(key, &kept).await {
-                return FoundTurn::Ambiguous(kept);
-            }
+    /// Finds the turn of the first known key. The first key is the position, the last one the content
+    /// alone.
+    async fn find_by_content(
+        &self,
+        keys: &[VaultKey],
+        reader: &str,
+        is_repeated: bool,
+    ) -> FoundTurn {
+        let (at, kept) = match self.vault.find_first(keys).await {
+            Some((at, Lookup::Found(kept))) => (at, kept),
+            Some((_, Lookup::Sealed)) => return FoundTurn::Sealed,
+            Some((_, Lookup::Nothing)) | None => return FoundTurn::None,
+        };
+        let (key, is_alone) = (&keys[at], at + 1 == keys.len());
+        if is_alone && is_repeated {
+            return FoundTurn::Ambiguous(kept);
+        }
+        // Only the position tells two equal turns of one request apart.
+        let may_choose = at == 0 || !is_repeated;
+        let is_readable = may_choose && kept.origin.domain == reader;
+        if is_readable || !self.has_another_maker(key, &kept).await {
             return FoundTurn::One(kept);
         }
-        FoundTurn::None
+        let own = match may_choose {
+            true => self.vault.find(&[key.of_maker(reader)]).await.turn(),
+            false => None,
+        };
+        own.map_or(FoundTurn::Ambiguous(kept), FoundTurn::One)
     }
 
     /// Whether another backend has given the same answer under this key.
     async fn has_another_maker(&self, key: &VaultKey, kept: &StoredTurn) -> bool {
-        for backend in &self.settings().backends {
-            let other = key.of_maker(&backend.domain);
-            if backend.domain != kept.origin.domain
-                && self.vault.find(&[other]).await != Lookup::Nothing
-            {
-                return true;
-            }
-        }
-        false
+        let settings = self.settings();
+        let others = settings.backends.iter().map(|backend| &backend.domain);
+        let others = others.filter(|domain| **domain != kept.origin.domain);
+        let keys: Vec<VaultKey> = others.map(|domain| key.of_maker(domain)).collect();
+        self.vault.find_first(&keys).await.is_some()
     }
 }
 
@@ -322,6 +350,22 @@ pub(crate) enum FoundTurn {
     Ambiguous(StoredTurn),
     /// A turn that the keyring cannot open.
     Sealed,
+}
+
+/// The thinking of a turn that may be one of several. A client that sends any has dropped none.
+fn ambiguous_parts(
+    message: usize,
+    content: &[Block],
+    kept: &StoredTurn,
+) -> impl Iterator<Item = WithheldPart> {
+    let lost = kept.blocks.iter().filter(|block| is_thinking(block));
+    let lost = lost.filter(|_| !content.iter().any(is_thinking));
+    lost.map(move |block| WithheldPart {
+        message,
+        kind: kind_of(block),
+        reason: Reason::Unknown,
+        origin: None,
+    })
 }
 
 fn is_bare_call(block: &Block) -> bool {

@@ -179,11 +179,11 @@ pub struct BackendMetrics {
     pub failed: u64,
     /// Replies that ended early.
     pub cut: u64,
-    /// What became of the requests that were sent to it.
+    /// The results of the requests that were sent to it.
     pub answers: BTreeMap<Answer, u64>,
 }
 
-/// What became of a request to a backend.
+/// The result of a request to a backend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Answer {
     /// A reply with this status.
@@ -246,7 +246,7 @@ impl Metrics {
         recorded.count_loss(turn, names.backend(&turn.backend), loss);
     }
 
-    /// Counts what became of a request to a backend.
+    /// Counts the result of a request to a backend.
     pub fn record_answer(&self, backend: &str, answer: Answer) {
         let Labelled { names, recorded } = &mut *self.labelled.lock();
         let of_backend = recorded.backends.entry(names.backend(backend)).or_default();

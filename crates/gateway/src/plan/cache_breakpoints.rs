@@ -84,7 +84,7 @@ impl KeptBreakpoints {
         self.parts.is_empty()
     }
 
-    /// At most so many breakpoints, at the places where the parts are now. A part that is gone is a loss.
+    /// As many breakpoints as the upstream takes, at the places where the parts are now. A part that is gone is a loss.
     pub(crate) fn find(
         &self,
         request: &Request,

@@ -1,4 +1,4 @@
-//! A request made ready for one backend: what goes out, and what becomes of each block.
+//! A request made ready for one backend: what goes out, and the fate of each block.
 //!
 //! There are two lanes. The *passthrough* lane edits the client's body in place and forwards the
 //! reply as it arrives. It knows every block of a request (`outlined`) or only its opaque parts
@@ -30,7 +30,7 @@ use throughline_canonical::{BlockKey, Fault, Loss};
 use throughline_codec::dialects::blocks::outline::Outline;
 use throughline_codec::dialects::opaque_outline::OpaqueOutline;
 use throughline_codec::dialects::profile::Profile;
-use throughline_codec::dialects::{Refusal, UpstreamDialect};
+use throughline_codec::dialects::{Accepted, Refusal, UpstreamDialect};
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::catalog::Form;
@@ -99,7 +99,7 @@ pub(crate) trait Plan: fmt::Debug + Send + Sync {
     fn decision(&self) -> &Decision;
     /// The decisions of this plan, to change them.
     fn decision_mut(&mut self) -> &mut Decision;
-    /// What becomes of each thinking block.
+    /// The fate of each thinking block.
     fn blocks(&self) -> Vec<BlockRecord>;
     /// The body that goes out.
     fn body(&self) -> &[u8];
@@ -110,6 +110,11 @@ pub(crate) trait Plan: fmt::Debug + Send + Sync {
     /// Whether the gateway wrote the thinking setting. One that passes unchanged is the caller's, and
     /// so is its refusal.
     fn sets_thinking(&self) -> bool {
+        false
+    }
+    /// Whether the request continues from a reply that the provider has stored, and could be sent
+    /// with the whole history instead.
+    fn continues_stored_reply(&self) -> bool {
         false
     }
     /// What the retry rule needs to know about a refusal, and the key of the block it names. `None`
@@ -188,7 +193,10 @@ impl Gateway {
             Ok(accepted) if self.has_foreign_item(attempt, &accepted.request.messages) => {
                 return LaneChoice::Translate;
             }
-            Ok(accepted) => self.dropped_parts(attempt, &accepted.request).await,
+            Ok(accepted) => {
+                let restores = !is_only_native(accepted);
+                self.dropped_parts(attempt, &accepted.request, restores).await
+            }
             Err(_) => DroppedParts::default(),
         };
         match dropped.is_restorable {
@@ -196,6 +204,12 @@ impl Gateway {
             false => LaneChoice::Opaque(outline, dropped),
         }
     }
+}
+
+/// Whether the caller asks for something that only the backend's own reply has: several answers, or
+/// the probabilities of tokens.
+fn is_only_native(accepted: &Accepted) -> bool {
+    accepted.losses.iter().any(|loss| loss.changed_result().is_some())
 }
 
 /// Whether an edit in place is enough for the request and its reply, if the client dropped nothing.
@@ -207,8 +221,6 @@ fn can_pass(attempt: &Attempt<'_>) -> bool {
         return !raw;
     };
     let request = &accepted.request;
-    // Several answers and probabilities exist in the backend's own reply only.
-    let only_native = accepted.losses.iter().any(|loss| loss.changed_result().is_some());
     let model = backend.model_for(parsed.model.as_deref());
     let known = attempt.settings.catalog.find_at(&backend.name, model);
     let (dialect, _) = dialect_for(backend, request, &accepted.losses, &known);
@@ -221,7 +233,7 @@ fn can_pass(attempt: &Attempt<'_>) -> bool {
     // not think, they must be adapted.
     let thinks = known.thinking != Some(Form::None) || !request.thinking.is_wanted();
     let adapted = (renamed || !thinks) && !request.thinking.is_unset();
-    (!raw && !adapted || only_native)
+    (!raw && !adapted || is_only_native(accepted))
         && !name_needs_parsing
         && dialect.name() == backend.dialect.name()
 }

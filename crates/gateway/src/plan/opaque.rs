@@ -61,7 +61,10 @@ enum Drops {
 impl Drops {
     fn after(retry: RetryPlan, backend: &Backend) -> Self {
         match retry {
-            RetryPlan::First | RetryPlan::AdaptSettings | RetryPlan::DropBound => Self::Nothing,
+            RetryPlan::First
+            | RetryPlan::AdaptSettings
+            | RetryPlan::WholeHistory
+            | RetryPlan::DropBound => Self::Nothing,
             RetryPlan::DropTried => Self::Tried,
             RetryPlan::DropEarlierThinking | RetryPlan::DropAllThinking => Self::All,
             // The call gets a skip-validation signature. If the backend has none, the request goes
@@ -72,7 +75,7 @@ impl Drops {
     }
 }
 
-/// What becomes of one opaque part.
+/// The fate of one opaque part.
 struct PartDecision {
     edit: OpaqueEdit,
     fate: Fate,
@@ -144,7 +147,7 @@ impl Gateway {
             dialect: backend.dialect.passthrough(),
             sent: Vec::new(),
             tried: Vec::new(),
-            turn_position: dropped.turn_position.clone(),
+            turn_position: dropped.turn_position,
         };
         let decider = PartDecider {
             recall: &recall,
@@ -152,7 +155,7 @@ impl Gateway {
             body,
             // A model that refused a call because of a missing signature needs signatures.
             adds_skip_signature: has_skip_signature(backend)
-                && (known.signatures_enforced || !first),
+                && (known.signatures_enforced || retry.follows_refused_history()),
             drops: Drops::after(retry, backend),
             foreign: &dropped.foreign,
         };
@@ -180,7 +183,7 @@ impl Gateway {
     }
 }
 
-/// Decides what becomes of each opaque part of a request.
+/// Decides the fate of each opaque part of a request.
 struct PartDecider<'a> {
     recall: &'a Recall<'a>,
     backend: &'a Backend,

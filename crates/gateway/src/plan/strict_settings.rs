@@ -49,7 +49,7 @@ pub(crate) fn check(attempt: &Attempt<'_>, losses: &[Loss]) -> Result<(), Fault>
 }
 
 /// Refuses the request if it refers to a conversation that this backend cannot have: it would be
-/// answered from a part of the conversation. Nobody can accept that.
+/// answered from a part of the conversation, and no client can accept that loss.
 pub(crate) fn check_state(attempt: &Attempt<'_>, losses: &[Loss]) -> Result<(), Fault> {
     let is_state =
         |loss: &Loss| matches!(loss, Loss::PartOmitted { part: LossSubject::StoredResponse, .. });
@@ -79,11 +79,13 @@ impl AcceptedLosses {
         Self { all: names.iter().any(|name| name == "*"), names }
     }
 
-    /// Whether a loss is accepted, by its term or by the member of the caller's dialect.
+    /// Whether a loss is accepted, by its term or by the member of the caller's dialect. The groups
+    /// that a member is in may be left out.
     fn contains(&self, subject: &LossSubject, member: &str) -> bool {
-        let last = member.rsplit('.').next().unwrap_or(member);
+        let last = |path: &str| path.rsplit('.').next().unwrap_or_default().to_owned();
         let is_name = |name: &String| {
-            [subject.as_str(), member, last].iter().any(|known| known.eq_ignore_ascii_case(name))
+            subject.as_str().eq_ignore_ascii_case(name)
+                || last(member).eq_ignore_ascii_case(&last(name))
         };
         self.all || self.names.iter().any(is_name)
     }

@@ -65,7 +65,7 @@ impl ThinkingControls {
                 false => Vec::new(),
             },
             budget: match dialect.budget {
-                BudgetFor::Nobody => false,
+                BudgetFor::NoModel => false,
                 BudgetFor::Budgeted => budgeted,
                 BudgetFor::BudgetedOrSwitches => budgeted || form == Some(Form::Switch),
             },

@@ -66,6 +66,8 @@ pub(crate) struct TranslatedPlan {
     pub(crate) prefix: Option<Prefix>,
     /// Whether the provider is asked to drop bound blocks.
     pub(crate) drop_bound: bool,
+    /// Whether the request continues from a reply that the provider has stored.
+    pub(crate) continues: bool,
     /// The index of the message where the model's present turn begins.
     pub(crate) open: usize,
     /// The position of the reply.
@@ -88,7 +90,8 @@ impl Gateway {
         let mut draft = Draft::new(attempt, retry)?;
         draft.default_thinking();
         if !draft.client.defaults().returns_call_ids {
-            self.restore_call_ids(&attempt.request.scope, &mut draft.request.messages).await;
+            let (scope, reader) = (&attempt.request.scope, &attempt.backend.domain);
+            self.restore_call_ids(scope, reader, &mut draft.request.messages).await;
         }
         draft.choose_dialect(self);
         draft.keep_breakpoints();
@@ -133,6 +136,7 @@ impl Gateway {
             sent,
             prefix: result.prefix,
             drop_bound: result.asks_provider,
+            continues: draft.request.provider_state.previous.is_some(),
             open: past.open,
             turn_position: past.turn_position,
             ids,
@@ -191,11 +195,16 @@ impl<'a> Draft<'a> {
                  name the model in the request"
             )));
         }
+        let mut request = accepted.request.clone();
+        if retry == RetryPlan::WholeHistory || retry.follows_refused_history() {
+            // What was refused may be in the provider's copy of the history.
+            request.provider_state.previous = None;
+        }
         Ok(Self {
             attempt,
             retry,
             client,
-            request: accepted.request.clone(),
+            request,
             losses: accepted.losses.clone(),
             accepted,
             to: Destination {
@@ -355,11 +364,12 @@ impl<'a> Draft<'a> {
         let mut turn_positions = TurnPositions::default();
         let mut paths = ClientPaths::new(request);
         for (at, message) in self.request.messages.iter_mut().enumerate() {
-            let turn_position = turn_positions.next();
-            turn_positions.pass(message);
             if message.role != Role::Assistant {
+                turn_positions.pass(message);
                 continue;
             }
+            let turn_position = turn_positions.next();
+            turn_positions.pass(message);
             let blocks = message.content.iter().filter(|block| is_thinking(block));
             let sent = blocks.count();
             let (own, rest) = verdicts.split_at(sent.min(verdicts.len()));

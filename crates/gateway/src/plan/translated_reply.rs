@@ -74,6 +74,10 @@ impl Plan for TranslatedPlan {
         !self.thinking.is_unset()
     }
 
+    fn continues_stored_reply(&self) -> bool {
+        self.continues
+    }
+
     fn refused(
         &self,
         _: &Attempt<'_>,
@@ -153,6 +157,7 @@ impl Gateway {
         reason: EndReason,
     ) -> Reply {
         attempt.record_plan(plan);
+        attempt.record_answer();
         self.record_first_byte(attempt, StatusCode::OK);
         let id = attempt.turn_headers().id;
         let reply = throughline_canonical::Reply {
@@ -293,6 +298,7 @@ impl Gateway {
     pub(crate) fn estimated_count_reply(&self, attempt: &Attempt<'_>, plan: &dyn Plan) -> Reply {
         let tokens = (plan.body().len() / 4).max(1) as u64;
         attempt.record_plan(plan);
+        attempt.record_answer();
         let (setting, reason) = (LossSubject::CountTokens, LossReason::Estimated);
         let estimated = Loss::SettingAdapted { setting, reason };
         Loss::add(&mut attempt.turn.lock().losses, estimated);

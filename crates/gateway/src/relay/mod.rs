@@ -155,6 +155,9 @@ impl Relay {
         if reader.separates_reasoning() {
             self.sent.learnt.learn_separated(backend, model);
         }
+        if reader.is_stored() {
+            self.sent.learnt.learn_keeping(backend);
+        }
         if let Some(member) = reader.reasoning_member() {
             self.sent.learnt.learn_member(backend, model, member);
         }

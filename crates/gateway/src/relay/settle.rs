@@ -40,7 +40,7 @@ impl Dropped {
         Self(dropped.collect())
     }
 
-    /// What became of a block, and the outcome to remember.
+    /// The fate of a block, and the outcome to remember.
     pub(crate) fn settle(&self, block: &SentBlock) -> (Fate, Option<Reason>, Option<Outcome>) {
         let dropped = self.0.get(&block.position).copied();
         let tried = block.fate == Fate::Tried;

@@ -28,7 +28,7 @@ pub(crate) trait ReplyEdit: fmt::Debug + Send {
     }
 }
 
-/// What became of an event.
+/// The result of editing an event.
 #[derive(Debug, Default)]
 pub(crate) struct EditedEvent {
     /// The new bytes. `None` if it stays as it is.

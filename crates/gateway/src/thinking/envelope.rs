@@ -111,7 +111,7 @@ impl Envelopes {
 
     /// Puts the signature of a block into an envelope that names its maker, for a caller that keeps
     /// whole turns. If the block is sent in an assistant message, its maker gets it back unchanged,
-    /// and nobody else. Blocks that have no maker to return to stay as they are.
+    /// and no other backend. Blocks that have no maker to return to stay as they are.
     #[must_use]
     pub fn wrap(&self, block: Block, origin: &Origin) -> Block {
         let seal = |kind, signature, content: &str| {

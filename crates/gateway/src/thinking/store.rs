@@ -388,7 +388,7 @@ pub mod suite {
         let found = other.find(search(&[], Some(later))).await.expect(works);
         assert_eq!(found.blocks, []);
 
-        // Nobody undoes a switch, or forgets who made a block.
+        // A switch is never undone, and the origin of a block is never forgotten.
         let old = StoredSession { session: 3, backend: "b".into() };
         let bare = StoredBlock { origin: None, prefix: None, ..block(1) };
         let write = vec![Change::Session(lineage.tag, old), Change::Block(bare)];

@@ -24,7 +24,6 @@ use crate::turn::error_reply::TurnHeaders;
 use crate::turn::ledger::{Ledger, ReplyProgress};
 use crate::turn::log::{PassedOver, SharedTurn, Turn};
 use crate::turn::request::ParsedRequest;
-use crate::upstream::SendError;
 use crate::upstream::send::error_text;
 
 /// One backend tried in one turn.
@@ -38,8 +37,30 @@ pub(crate) struct Attempt<'a> {
     pub(crate) follows_active_backend: bool,
     /// Whether another backend was chosen first.
     pub(crate) is_fallback: bool,
-    /// Whether no other backend is left to try.
-    pub(crate) last: bool,
+}
+
+/// A backend that failed in a way in which another one may not fail.
+pub(crate) struct FailedAttempt<'a> {
+    pub(crate) attempt: Attempt<'a>,
+    pub(crate) failure: Failure,
+    pub(crate) answer: FailedAnswer,
+}
+
+/// What the client gets of a failed backend if no other one answers.
+pub(crate) enum FailedAnswer {
+    /// Its error, and the plan it answers.
+    Error(Box<dyn Plan>, Response<Bytes>),
+    /// There was no reply.
+    Fault(Fault),
+}
+
+impl FailedAttempt<'_> {
+    /// Records the failure, after which the next backend is tried.
+    pub(crate) fn pass_over(&self) {
+        let failure = self.failure;
+        tracing::warn!(backend = self.attempt.backend.name, %failure, "trying the next backend");
+        self.attempt.record_passed_over(failure.to_string(), false);
+    }
 }
 
 impl Attempt<'_> {
@@ -181,34 +202,21 @@ impl Attempt<'_> {
             && (model.is_empty() || memchr::memmem::find(&error_text(error), model).is_none())
     }
 
-    /// Records the backend's failure, after which the next one is tried.
-    pub(crate) fn pass_over(&self, failure: Failure) {
-        let backend = &self.backend.name;
-        tracing::warn!(backend, %failure, "trying the next backend");
-        self.turn.lock().passed_over.push(PassedOver {
-            backend: backend.clone(),
-            reason: failure.to_string(),
-            cooling: false,
-        });
+    /// Records why this backend does not answer.
+    pub(crate) fn record_passed_over(&self, reason: String, cooling: bool) {
+        let passed_over = PassedOver { backend: self.backend.name.clone(), reason, cooling };
+        self.turn.lock().passed_over.push(passed_over);
+    }
+
+    /// Records that this backend is not passed over in the end: it is tried, or its answer passes.
+    pub(crate) fn take_back(&self) {
+        self.turn.lock().passed_over.retain(|passed| passed.backend != self.backend.name);
     }
 
     /// Records that the backend has answered.
     pub(crate) fn record_answer(&self) {
         if self.is_fallback {
             self.turn.lock().fallback = Some(self.backend.name.clone());
-        }
-    }
-
-    /// Handles a missing reply: an error if no other backend is left to try.
-    pub(crate) fn handle_no_reply(&self, error: &SendError) -> Result<(), Fault> {
-        let cause = error as &dyn std::error::Error;
-        tracing::warn!(backend = self.backend.name, error = cause, "the backend did not reply");
-        match error.failure() {
-            Some(failure) if !self.last => {
-                self.pass_over(failure);
-                Ok(())
-            }
-            _ => Err(error.fault()),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The recent turns, as `/admin/turns` shows them: where each went, what became of each block, how
+//! The recent turns, as `/admin/turns` shows them: where each went, the fate of each block, how
 //! long it took.
 
 use std::collections::VecDeque;
@@ -63,7 +63,7 @@ pub struct Turn {
     pub status: u16,
     /// Whether the client asked for a stream.
     pub stream: bool,
-    /// What became of each thinking block. Only the last blocks are listed if there are many.
+    /// The fate of each thinking block. Only the last blocks are listed if there are many.
     pub blocks: Vec<BlockRecord>,
     /// How many earlier blocks are not listed.
     pub blocks_omitted: usize,
@@ -205,7 +205,7 @@ pub struct Times {
     pub total: Option<u64>,
 }
 
-/// What became of one block. Neighbouring blocks share one origin.
+/// The fate of one block. Neighbouring blocks share one origin.
 #[derive(Clone, Debug)]
 pub struct BlockRecord {
     /// The index of its message, and its index in the message if the client sent it.
@@ -219,7 +219,7 @@ pub struct BlockRecord {
 }
 
 impl BlockRecord {
-    /// Records a block at a message and block index, and what became of it.
+    /// Records a block at a message and block index, and its fate.
     pub fn new(
         at: (usize, Option<usize>),
         kind: ThinkingKind,
@@ -234,12 +234,12 @@ impl BlockRecord {
         self.at.0
     }
 
-    /// What became of the block, and why.
+    /// The fate of the block, and why.
     pub fn fate(&self) -> (Fate, Option<Reason>) {
         (self.fate, self.reason)
     }
 
-    /// Sets what became of the block.
+    /// Sets the fate of the block.
     pub fn set_fate(&mut self, fate: Fate, reason: Option<Reason>) {
         (self.fate, self.reason) = (fate, reason);
     }

@@ -16,6 +16,8 @@ pub mod turn_reply;
 use std::sync::Arc;
 use std::time::Instant;
 
+use bytes::Bytes;
+use http::Response;
 use serde_json::Value;
 use throughline_canonical::{Fault, FaultKind};
 use throughline_codec::dialects::Accepted;
@@ -23,8 +25,9 @@ use tokio::sync::OwnedSemaphorePermit;
 use tracing::Instrument;
 
 pub(crate) use self::attempt::Attempt;
+use self::attempt::{FailedAnswer, FailedAttempt};
 use self::error_reply::{Reply, TurnHeaders, turn_error};
-use self::log::{PassedOver, SharedTurn, TurnEnd, TurnError};
+use self::log::{SharedTurn, TurnEnd, TurnError};
 use self::record::Unanswered;
 use self::request::{IncomingRequest, RequestContent, read_request};
 use self::turn_reply::{FinishedReply, TurnReply, UnreadReply};
@@ -37,6 +40,15 @@ use crate::settings::Settings;
 use crate::shutdown;
 use crate::upstream::refusal_policy::RetryPlan;
 use crate::upstream::send::{UpstreamAnswer, is_retryable};
+
+/// What came of one backend.
+enum Tried<'a> {
+    Answered(TurnReply),
+    /// It failed, so the next one is tried.
+    Failed(FailedAttempt<'a>),
+    /// It is a fallback that cannot take the request.
+    Unplanned(Fault),
+}
 
 impl Gateway {
     /// One turn: from the client's bytes to a reply in the client's dialect.
@@ -103,66 +115,91 @@ impl Gateway {
         self.ask_others(&request).await;
         let (pin, model) = (request.pin.as_deref(), request.model.as_deref());
         let chosen = settings.routes.choose(settings, pin, model, &self.active())?;
-        let chain = self.without_cooling(allowed_fallbacks(&chosen.chain), model, turn);
-        let mut permit = Some(permit);
-        for (at, backend) in chain.iter().enumerate() {
+        let new_attempt = |backend| {
             let is_fallback = !Arc::ptr_eq(backend, &chosen.chain[0]);
-            let attempt = Attempt {
-                settings,
-                request: &request,
-                backend,
-                turn,
-                follows_active_backend: chosen.follows_active_backend && !is_fallback,
-                is_fallback,
-                last: at + 1 == chain.len(),
-            };
-            if let Some(reply) = self.try_backend(&attempt, &mut permit).await? {
-                return Ok(reply);
+            let follows_active_backend = chosen.follows_active_backend && !is_fallback;
+            let request = &request;
+            Attempt { settings, request, backend, turn, follows_active_backend, is_fallback }
+        };
+        let attempts = allowed_fallbacks(&chosen.chain).into_iter().map(new_attempt).collect();
+        let (ready, cooling) = self.without_cooling(attempts);
+        let mut permit = Some(permit);
+        let (mut failed, mut unplanned) = (None::<FailedAttempt<'_>>, None);
+        for (at, attempt) in ready.iter().chain(&cooling).enumerate() {
+            if at >= ready.len() && failed.is_some() {
+                break;
+            }
+            match self.try_backend(attempt, &mut permit).await? {
+                Tried::Answered(reply) => return Ok(reply),
+                Tried::Failed(attempt) => {
+                    if at + 1 < ready.len() {
+                        attempt.pass_over();
+                    }
+                    failed = Some(attempt);
+                }
+                Tried::Unplanned(fault) => unplanned = Some(fault),
             }
         }
-        Err(Fault::new(FaultKind::Internal, "no backend is left to try"))
+        match (failed, unplanned) {
+            (Some(failed), _) => self.failed_reply(failed),
+            (None, Some(fault)) => Err(fault),
+            (None, None) => Err(Fault::new(FaultKind::Internal, "no backend is left to try")),
+        }
     }
 
-    /// The backends of a chain, without those that cool down. If all of them do, all are tried.
+    /// The attempts of a chain without the backends that cool down, and those that do. The latter are
+    /// asked only if no other backend can take the request. If all of them cool down, all are tried.
     fn without_cooling<'a>(
         &self,
-        chain: Vec<&'a Arc<Backend>>,
-        model: Option<&str>,
-        turn: &SharedTurn,
-    ) -> Vec<&'a Arc<Backend>> {
+        attempts: Vec<Attempt<'a>>,
+    ) -> (Vec<Attempt<'a>>, Vec<Attempt<'a>>) {
         let now = Instant::now();
-        let cooling =
-            |backend: &Backend| self.failing.cooling(&backend.name, backend.model_for(model), now);
-        if chain.len() == 1 || chain.iter().all(|backend| cooling(backend).is_some()) {
-            return chain;
+        let failure = |attempt: &Attempt<'_>| {
+            let backend = attempt.backend;
+            let model = backend.model_for(attempt.request.model.as_deref());
+            self.failing.cooling(&backend.name, model, now)
+        };
+        if attempts.len() == 1 || attempts.iter().all(|attempt| failure(attempt).is_some()) {
+            return (attempts, Vec::new());
         }
-        let is_tried = |backend: &&Arc<Backend>| {
-            let Some(failure) = cooling(backend) else {
+        attempts.into_iter().partition(|attempt| {
+            let Some(failure) = failure(attempt) else {
                 return true;
             };
-            let name = &backend.name;
-            tracing::info!(backend = name, %failure, "not trying a backend that cools down");
-            turn.lock().passed_over.push(PassedOver {
-                backend: name.clone(),
-                reason: failure.to_string(),
-                cooling: true,
-            });
+            let backend = &attempt.backend.name;
+            tracing::info!(backend, %failure, "not trying a backend that cools down");
+            attempt.record_passed_over(failure.to_string(), true);
             false
-        };
-        chain.into_iter().filter(is_tried).collect()
+        })
     }
 
-    /// Tries one backend: plan, send, relay. Returns `None` if the next backend should be tried.
-    async fn try_backend(
+    /// Tries one backend: plan, send, relay.
+    async fn try_backend<'a>(
         &self,
-        attempt: &Attempt<'_>,
+        attempt: &Attempt<'a>,
         permit: &mut Option<OwnedSemaphorePermit>,
-    ) -> Result<Option<TurnReply>, Fault> {
-        attempt.check_model()?;
-        let lane = self.lane(attempt).await;
-        let plan = self.plan(attempt, &lane, RetryPlan::First).await?;
+    ) -> Result<Tried<'a>, Fault> {
+        let planned = match attempt.check_model() {
+            Ok(()) => {
+                let lane = self.lane(attempt).await;
+                self.plan(attempt, &lane, RetryPlan::First).await.map(|plan| (lane, plan))
+            }
+            Err(fault) => Err(fault),
+        };
+        let (lane, plan) = match planned {
+            Ok(planned) => planned,
+            // The backend that was chosen may still be able to take the request.
+            Err(fault) if attempt.is_fallback => {
+                let (backend, cause) = (&attempt.backend.name, &fault.message);
+                tracing::warn!(backend, %cause, "the fallback cannot take the request");
+                attempt.record_passed_over(format!("cannot take the request: {cause}"), false);
+                return Ok(Tried::Unplanned(fault));
+            }
+            Err(fault) => return Err(fault),
+        };
+        attempt.take_back();
         if let Some(reply) = plan.reply_without_backend(self, attempt) {
-            return Ok(Some(reply.into()));
+            return Ok(Tried::Answered(reply.into()));
         }
         let (backend, began) = (attempt.backend, Instant::now());
         let model = backend.model_for(attempt.request.model.as_deref());
@@ -172,19 +209,47 @@ impl Gateway {
         if answer.is_ok() {
             attempt.record_answer();
         }
-        match answer {
+        let (failure, answer) = match answer {
             Ok(UpstreamAnswer::Ok(response)) => {
-                plan.reply(self, attempt, response, permit.take()).await.map(Some)
+                let reply = plan.reply(self, attempt, response, permit.take()).await?;
+                return Ok(Tried::Answered(reply));
             }
-            Ok(UpstreamAnswer::Error(error)) if !attempt.last && is_retryable(error.status()) => {
-                attempt.pass_over(Failure::Status(error.status()));
-                Ok(None)
+            Ok(UpstreamAnswer::Error(error)) if is_retryable(error.status()) => {
+                (Failure::Status(error.status()), FailedAnswer::Error(plan, error))
             }
-            Ok(UpstreamAnswer::Error(error)) if attempt.lacks_counter(&*plan, &error) => {
-                Ok(Some(self.estimated_count_reply(attempt, &*plan).into()))
+            Ok(UpstreamAnswer::Error(error)) => {
+                return Ok(Tried::Answered(self.passed_error(attempt, &*plan, error)));
             }
-            Ok(UpstreamAnswer::Error(error)) => Ok(Some(plan.error_reply(self, attempt, error))),
-            Err(error) => attempt.handle_no_reply(&error).map(|()| None),
+            Err(error) => {
+                let cause = &error as &dyn std::error::Error;
+                tracing::warn!(backend = backend.name, error = cause, "the backend did not reply");
+                let failure = error.failure().ok_or_else(|| error.fault())?;
+                (failure, FailedAnswer::Fault(error.fault()))
+            }
+        };
+        Ok(Tried::Failed(FailedAttempt { attempt: *attempt, failure, answer }))
+    }
+
+    /// The reply to the client if no backend answers after this one.
+    fn failed_reply(&self, failed: FailedAttempt<'_>) -> Result<TurnReply, Fault> {
+        let attempt = &failed.attempt;
+        attempt.take_back();
+        match failed.answer {
+            FailedAnswer::Error(plan, error) => Ok(self.passed_error(attempt, &*plan, error)),
+            FailedAnswer::Fault(fault) => Err(fault),
+        }
+    }
+
+    /// A backend's error as a reply to the client.
+    fn passed_error(
+        &self,
+        attempt: &Attempt<'_>,
+        plan: &dyn Plan,
+        error: Response<Bytes>,
+    ) -> TurnReply {
+        match attempt.lacks_counter(plan, &error) {
+            true => self.estimated_count_reply(attempt, plan).into(),
+            false => plan.error_reply(self, attempt, error),
         }
     }
 
@@ -227,7 +292,6 @@ impl Gateway {
             turn: &SharedTurn::default(),
             follows_active_backend: chosen.follows_active_backend || pin == Some(&*active),
             is_fallback: false,
-            last: true,
         };
         attempt.check_model()?;
         let lane = self.lane(&attempt).await;

@@ -11,6 +11,8 @@ pub enum RetryPlan {
     First,
     /// The settings are adapted to what the refusal says. The messages stay the same.
     AdaptSettings,
+    /// The provider has lost the reply from which the request continues, so it gets the whole history.
+    WholeHistory,
     /// Blocks with an unknown maker are dropped.
     DropTried,
     /// All thinking before the last user turn is dropped, and blocks with an unknown maker.
@@ -21,6 +23,13 @@ pub enum RetryPlan {
     DropBound,
     /// A missing signature is replaced, or thinking is turned off.
     ThinkingOff,
+}
+
+impl RetryPlan {
+    /// Whether the backend has refused a part of the history.
+    pub(crate) fn follows_refused_history(self) -> bool {
+        !matches!(self, Self::First | Self::AdaptSettings | Self::WholeHistory)
+    }
 }
 
 /// Which blocks the target cannot read from now on.
@@ -114,6 +123,14 @@ mod tests {
         }
         let mended = Some((RetryPlan::DropAllThinking, RejectedBlocks::All));
         assert_eq!(NOTHING.plan_retry(), mended);
+    }
+
+    #[test]
+    fn adapted_settings_and_a_lost_reply_are_no_refusal_of_the_history() {
+        for retry in [RetryPlan::First, RetryPlan::AdaptSettings, RetryPlan::WholeHistory] {
+            assert!(!retry.follows_refused_history(), "{retry:?}");
+        }
+        assert!(RetryPlan::DropTried.follows_refused_history());
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! Sends a plan, and sends it once more if the backend refused the thinking in it, or the thinking
-//! setting. This is the only code that learns from a refusal.
+//! Sends a plan, and sends it once more if the backend refused the thinking in it, the thinking
+//! setting, or a stored reply to continue from. This is the only code that learns from a refusal.
 
 use bytes::Bytes;
 use http::Response;
@@ -46,7 +46,8 @@ impl Gateway {
                     }
                 }
                 Some(retry)
-                    if retry != RetryPlan::AdaptSettings && dropping == RetryPlan::First =>
+                    if retry != RetryPlan::AdaptSettings
+                        && matches!(dropping, RetryPlan::First | RetryPlan::WholeHistory) =>
                 {
                     dropping = retry;
                     retry
@@ -60,7 +61,7 @@ impl Gateway {
             }
             next.decision_mut().session = plan.decision().session;
             let backend = &attempt.backend.name;
-            tracing::info!(backend, ?retry, "retrying without what was refused");
+            tracing::info!(backend, ?retry, "sending the request again, changed after a refusal");
             self.metrics.retried.increment();
             attempt.record_plan(&*next);
             answer = self.send_with_retries(attempt, &changed).await;
@@ -88,6 +89,9 @@ impl Gateway {
     ) -> Option<RetryPlan> {
         let (status, text) = (error.status().as_u16(), error_text(error));
         let decision = plan.decision();
+        if plan.continues_stored_reply() && decision.dialect.has_lost_reply(status, &text) {
+            return Some(RetryPlan::WholeHistory);
+        }
         if plan.sets_thinking()
             && let Some(refused) = decision.dialect.refused_setting(status, &text)
         {

@@ -103,7 +103,7 @@ impl Gateway {
         Ok(UpstreamAnswer::Error(Response::from_parts(head, body)))
     }
 
-    /// Counts what became of a request. A client that leaves early says nothing about the backend.
+    /// Counts the result of a request. A client that leaves early says nothing about the backend.
     fn record_answer(&self, backend: &Backend, sent: &Result<Response<UpstreamBody>, SendError>) {
         let answer = match sent {
             Ok(response) => Answer::Status(response.status().as_u16()),

@@ -157,7 +157,7 @@ impl Instance {
         format!("{:?}", self.vault) == format!("{:?}", InMemoryVault::default())
     }
 
-    /// What became of each block of the last request.
+    /// The fate of each block of the last request.
     pub(crate) fn last_fates(&self) -> Vec<String> {
         let last = self.gateway.turns.list(1, None).pop().expect("a turn");
         let turn = serde_json::to_value(&last).expect("JSON");

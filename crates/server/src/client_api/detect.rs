@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn shared_paths_are_told_apart_by_headers() {
+    fn shared_paths_are_distinguished_by_headers() {
         for (path, header, dialect) in [
             ("/v1/models", None, "openai_chat"),
             ("/v1/models", Some("authorization"), "openai_chat"),

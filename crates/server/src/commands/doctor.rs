@@ -184,47 +184,27 @@ async fn check_backend(backend: &Backend) -> Finding {
         };
         return ok(format!("backend `{name}`: built-in simulator{speaks}"));
     };
-    let mut headers = backend.wire_dialect.upstream().list_headers();
-    let has_key = match &backend.auth {
-        Auth::Key(key) => {
-            headers.push(backend.profile().key_header(key));
-            true
-        }
-        Auth::None | Auth::Passthrough => false,
+    let required = backend.profile().headers.iter();
+    let mut headers: Vec<_> = required.map(|(name, value)| (*name, (*value).to_owned())).collect();
+    match &backend.auth {
+        Auth::Key(key) => headers.push(backend.profile().key_header(key)),
+        Auth::None | Auth::Passthrough => {}
         Auth::Missing(variable) => {
             return ok(format!("backend `{name}` is off; to use it, set {variable}"));
         }
-    };
+    }
     let list = join_url(base, backend.models_path());
     match send(Method::GET, &list, &headers).await {
-        Ok(401 | 403) => match (&backend.auth, has_key) {
-            (_, true) => failed(
-                format!("backend `{name}` at {base} rejects the key"),
-                "check the key, or the variable in `api_key_env`",
-            ),
-            (Auth::Passthrough, _) => {
-                ok(format!("backend `{name}` at {base} answers; callers send their own key"))
-            }
-            _ => failed(
-                format!("backend `{name}` at {base} wants a key and has none"),
-                "set `api_key_env`, or `auth = \"passthrough\"` if callers send their own key",
-            ),
-        },
         Ok(404 | 405) => check_turn_path(backend, base, &list, &headers).await,
-        Ok(status) if status >= 500 => failed(
-            format!("backend `{name}` at {base} answers with status {status}"),
-            "it is reachable but fails at the moment; try again later",
-        ),
-        Ok(status) => ok(format!("backend `{name}` at {base} answers (status {status})")),
-        Err(error) => failed(
-            format!("backend `{name}` at {base} cannot be reached ({error})"),
-            "check `base_url` and the network, and that it is running",
-        ),
+        answer => match status_of(backend, base, &answer) {
+            Err(finding) => finding,
+            Ok(status) => ok(format!("backend `{name}` at {base} answers (status {status})")),
+        },
     }
 }
 
 /// Finds out whether a server without a list of models takes requests at all: an empty request is
-/// refused, but not with 404.
+/// refused as invalid.
 async fn check_turn_path(
     backend: &Backend,
     base: &str,
@@ -238,13 +218,47 @@ async fn check_turn_path(
     let path = path.unwrap_or_default();
     let path = dialect.passthrough().path(&path, model, true, backend.profile());
     let address = join_url(base, &path);
-    match send(Method::POST, &address, headers).await {
+    match status_of(backend, base, &send(Method::POST, &address, headers).await) {
+        Err(finding) => finding,
         Ok(404 | 405) => failed(
             format!("backend `{name}` answers 404 at {list} and at {address}"),
             "check `base_url`: the gateway adds the path of the dialect to it",
         ),
-        _ => ok(format!("backend `{name}` at {base} answers, but does not list its models")),
+        Ok(200 | 400 | 422 | 429) => {
+            ok(format!("backend `{name}` at {base} answers, but does not list its models"))
+        }
+        Ok(status) => failed(
+            format!("backend `{name}` answers with status {status} at {address}"),
+            "check `base_url`, and the account at the provider",
+        ),
     }
+}
+
+/// The status of an answer, or the finding if the answer says enough about the backend.
+fn status_of(backend: &Backend, base: &str, answer: &Result<u16, String>) -> Result<u16, Finding> {
+    let name = &backend.name;
+    Err(match (answer, &backend.auth) {
+        (Ok(401 | 403), Auth::Key(_)) => failed(
+            format!("backend `{name}` at {base} rejects the key"),
+            "check the key, or the variable in `api_key_env`",
+        ),
+        (Ok(401 | 403), Auth::Passthrough) => {
+            ok(format!("backend `{name}` at {base} answers; callers send their own key"))
+        }
+        (Ok(401 | 403), _) => failed(
+            format!("backend `{name}` at {base} wants a key and has none"),
+            "set `api_key_env`, or `auth = \"passthrough\"` if callers send their own key",
+        ),
+        (Ok(status), _) if *status >= 500 => failed(
+            format!("backend `{name}` at {base} answers with status {status}"),
+            "it is reachable but fails at the moment; try again later",
+        ),
+        (Ok(status), _) => return Ok(*status),
+        (Err(error), _) => failed(
+            format!("backend `{name}` at {base} cannot be reached ({error})"),
+            "check `base_url` and the network, and that it is running",
+        ),
+    })
 }
 
 /// Sends an empty request and returns the status.

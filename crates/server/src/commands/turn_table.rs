@@ -5,7 +5,7 @@ use throughline_codec::dialects::timestamp;
 
 use super::remote::{list, table, text};
 
-/// The turns, newest first. With `blocks`, each is followed by what became of its thinking blocks.
+/// The turns, newest first. With `blocks`, each is followed by the fates of its thinking blocks.
 pub(super) fn turns(answer: &Value, blocks: bool) -> String {
     let turns: Vec<&Value> = list(&answer["turns"]).collect();
     let head = [
@@ -88,7 +88,7 @@ fn block_count(turn: &Value) -> u64 {
     list(&turn["blocks"]).count() as u64 + turn["blocks_omitted"].as_u64().unwrap_or_default()
 }
 
-/// One line for each block of a turn or a plan: where it is, what it is, and what becomes of it.
+/// One line for each block of a turn or a plan: where it is, what it is, and its fate.
 pub(super) fn block_rows(report: &Value) -> Vec<String> {
     let rows = list(&report["blocks"]).map(|block| {
         let fate = match block["reason"].as_str() {

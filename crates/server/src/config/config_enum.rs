@@ -5,6 +5,7 @@ use std::fmt;
 
 use throughline_codec::dialects::UPSTREAM;
 use throughline_codec::text::{OnError, ReasoningFormat};
+use throughline_conversations::projects::PreviousResponse;
 use throughline_gateway::backend::{Cache, Compat, Replay};
 use throughline_gateway::settings::{Policy, ToolThinking, Unknown};
 
@@ -77,6 +78,7 @@ config_enum!(ToolThinking {
 });
 config_enum!(Replay { Verbatim = "verbatim", LatestTurn = "latest_turn", None = "none" });
 config_enum!(Cache { Auto = "auto", Client = "client", Off = "off" });
+config_enum!(PreviousResponse { Off = "off", Branch = "branch", Fork = "fork" });
 config_enum!(ReasoningFormat { Split = "split", Raw = "raw", None = "none" });
 config_enum!(OnError { Error = "error", Text = "text" });
 
@@ -191,6 +193,7 @@ mod tests {
         check::<OnError>();
         check::<Compat>();
         check::<Passthrough>();
+        check::<PreviousResponse>();
         check::<ProjectMode>();
     }
 }

@@ -68,6 +68,7 @@ pub(super) fn read_projects(top: Section<'_>, report: &mut Report<'_>) -> Projec
     ProjectDefaults {
         provider: provider.map(|written| written.text).unwrap_or_default(),
         model: section.value("model", report),
+        previous_response: section.choice("previous_response", report),
     }
 }
 

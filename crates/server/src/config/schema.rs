@@ -7,6 +7,7 @@ use std::fmt::Write as _;
 
 use throughline_codec::json::MAX_TREE_DEPTH;
 use throughline_codec::text::{OnError, ReasoningFormat};
+use throughline_conversations::projects::PreviousResponse;
 use throughline_gateway::backend::{Cache, Compat, Replay};
 use throughline_gateway::settings::{Policy, ToolThinking, Unknown};
 
@@ -176,7 +177,8 @@ pub(super) const ROWS: &[Row] = &[
     available("projects", Table, Unset, "Defaults of new [projects](conversations.md)."),
     available("projects.provider", Text("backend"), Derived("`route.default`"), "The backend of a first branch that names none."),
     available("projects.model", Text("string"), Derived("that backend's `default_model`"), "The model of a first branch that names neither a provider nor a model."),
-    available("projects.mode", OneOf(ProjectMode::names), Toml(r#""managed""#), "Who holds the key: this server."),
+    available("projects.previous_response", OneOf(PreviousResponse::names), Toml(r#""off""#), "Whether providers that can store replies are asked to, so that a request need not repeat the history: on a `branch`, or also where a branch begins (`fork`)."),
+    available("projects.mode", OneOf(ProjectMode::names), Toml(r#""managed""#), "Who holds the encryption key. Only `managed` (this server) is available."),
 
     planned("mcp", TableList, Unset, "An MCP tool server."),
     planned("mcp.name", Text("string"), Required, "Its name."),
@@ -195,14 +197,14 @@ pub(super) const ROWS: &[Row] = &[
     available("runs", Table, Unset, "Streamed replies of front ends, which clients can resume. `responses.limit` includes their size."),
     available("runs.log", Bool, Toml("true"), "Keep a log of each streamed reply. If false, a reply ends with its connection."),
     available("runs.retention", Duration, Toml(r#""10m""#), "How long the log is kept after the end of the reply."),
-    available("runs.detached", DurationOr("until_end"), Toml(r#""2m""#), "How long a reply goes on while nobody reads it; then it is cancelled. `\"until_end\"` never cancels it."),
+    available("runs.detached", DurationOr("until_end"), Toml(r#""2m""#), "How long a reply goes on without a reader; then it is cancelled. `\"until_end\"` never cancels it."),
 
     available("limits", Table, Unset, "Limits for requests."),
     available("limits.body", Size { min: 1024 }, Toml(r#""64MiB""#), "Size of a request body."),
     available("limits.json_depth", Integer { min: 8, max: MAX_TREE_DEPTH as i64 }, Toml("128"), "Levels of nesting in a request's JSON."),
     available("limits.streams", Integer { min: 1, max: 1_000_000 }, Toml("1000"), "Requests in progress at the same time, and as many open WebSockets."),
     planned("limits.queue", Integer { min: 0, max: 1_000_000 }, Toml("100"), "Requests that wait for a free slot."),
-    available("limits.reader_queue", Integer { min: 1, max: 1_000_000 }, Toml("1000"), "Events of a run that a reader may be behind. If it is further behind and has taken nothing for 30 seconds, its stream ends, and it can resume."),
+    available("limits.reader_queue", Integer { min: 1, max: 1_000_000 }, Toml("1000"), "How many events a reader may lag behind its run. If it lags more and reads nothing for 30 seconds, it is disconnected, and can resume."),
     planned("limits.requests_per_minute", Integer { min: 0, max: i64::MAX }, Toml("0"), "Per gateway key; 0 is no limit."),
 
     available("debug_log", Table, Unset, "A log of requests and replies, for debugging."),

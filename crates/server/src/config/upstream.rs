@@ -2,7 +2,9 @@
 //! and which part of an address repeats the path that the dialect appends. `address` checks URLs.
 
 use throughline_canonical::Request;
-use throughline_codec::dialects::{CLIENT, ClientDialect, Target, UPSTREAM, gemini, openai_chat};
+use throughline_codec::dialects::{
+    CLIENT, ClientDialect, Target, UPSTREAM, gemini, openai_chat, openai_responses,
+};
 use throughline_gateway::backend::is_version;
 
 use super::address::{self, Base};
@@ -38,9 +40,15 @@ const fn chat(host: &'static str, variant: &'static str, prefix: &'static str) -
     Provider { dialect: openai_chat::NAME, host, variant, prefix }
 }
 
+/// A provider that is known to keep responses.
+const fn responses(host: &'static str, prefix: &'static str) -> Provider {
+    Provider { dialect: openai_responses::NAME, host, variant: "openai", prefix }
+}
+
 /// The known providers; docs/backends.md shows them.
 pub(super) const PROVIDERS: &[Provider] = &[
     chat("api.openai.com", "openai", ""),
+    chat("*.api.openai.com", "openai", ""),
     chat("*.openai.azure.com", "openai", "/openai"),
     chat("api.deepseek.com", "deepseek-v4", ""),
     chat("openrouter.ai", "openrouter", "/api"),
@@ -52,6 +60,11 @@ pub(super) const PROVIDERS: &[Provider] = &[
     chat("open.bigmodel.cn", "glm", "/api/paas"),
     chat("generativelanguage.googleapis.com", "google", ""),
     chat("ollama.com", OLLAMA, ""),
+    responses("api.openai.com", ""),
+    responses("*.api.openai.com", ""),
+    responses("*.openai.azure.com", "/openai"),
+    responses("*.services.ai.azure.com", "/openai"),
+    responses("api.x.ai", ""),
     Provider {
         dialect: gemini::NAME,
         host: "*aiplatform.googleapis.com",

@@ -126,7 +126,7 @@ pub(super) async fn restore(
     Ok(Json(call.projects().restore_branch(call.owner(), &id, &name).await?))
 }
 
-/// Merges a branch into another: adds a node with what it came to.
+/// Merges a branch into another: adds a node with its result.
 #[utoipa::path(
     post,
     path = "/api/projects/{id}/merge",

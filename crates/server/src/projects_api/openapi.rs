@@ -49,7 +49,8 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; c
         runs::events,
         runs::stop,
         providers::list,
-    )
+    ),
+    components(schemas(ProblemBody))
 )]
 struct Api;
 
@@ -72,6 +73,7 @@ pub(super) struct ProblemBody {
     /// The newest node of the branch, if `expectedHead` is not.
     head: Option<String>,
     /// The run in progress on the branch.
+    #[schema(rename = "runId")]
     run_id: Option<String>,
     /// The provider and the model of the branch, if the request names others.
     #[schema(value_type = Option<Object>)]
@@ -121,4 +123,28 @@ pub(super) async fn script() -> Response {
 /// `GET /api/docs/page.css`
 pub(super) async fn style() -> Response {
     ([(header::CONTENT_TYPE, "text/css; charset=utf-8")], STYLE).into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn problem_names_the_run_as_answers_do() {
+        let document = serde_json::to_value(Api::openapi()).expect("a document");
+        let members = &document["components"]["schemas"]["ProblemBody"]["properties"];
+        assert!(members["runId"].is_object() && members["run_id"].is_null(), "{members}");
+    }
+
+    #[test]
+    fn every_schema_that_the_document_names_is_in_it() {
+        let document = serde_json::to_value(Api::openapi()).expect("a document");
+        let text = document.to_string();
+        let names = text.split("\"#/components/schemas/").skip(1);
+        let names: Vec<&str> = names.filter_map(|rest| rest.split('"').next()).collect();
+        assert!(names.contains(&"ProblemBody"), "{names:?}");
+        for name in names {
+            assert!(document["components"]["schemas"][name].is_object(), "{name}");
+        }
+    }
 }

@@ -32,7 +32,7 @@ pub(super) async fn events(call: Call, Names(id): Names<String>) -> Result<Respo
     Reading::read(&call)?.open(&call, &id).await
 }
 
-/// Stops a run. Its node keeps what had arrived.
+/// Stops a run. Its node keeps the received part.
 #[utoipa::path(
     post,
     path = "/api/runs/{id}/stop",

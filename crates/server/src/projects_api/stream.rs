@@ -18,6 +18,7 @@ use throughline_codec::dialects::resumable::{Kinds, LogCursor, ReplyFormat, Resu
 use throughline_codec::dialects::{ReplyIdentity, ReplyWriter};
 use throughline_conversations::projects::problem::Problem;
 use throughline_conversations::projects::{Projects, RunView};
+use throughline_conversations::runs::canonical::EMPTY_REPLY;
 use throughline_conversations::runs::log::Entry;
 use utoipa::IntoParams;
 
@@ -101,7 +102,8 @@ impl Reading {
             keep_alive: call.app.gateway.settings().keep_alive,
             silent: Duration::ZERO,
             last: 0,
-            progress: Progress::Empty,
+            progress: Progress::Reading,
+            is_empty: false,
         };
         let first = reader.skip_to(after).await?;
         let pieces = stream::unfold((first, reader), |(first, mut reader)| async move {
@@ -147,12 +149,10 @@ fn writer(format: ReplyFormat, run: &RunView) -> (Box<dyn ReplyWriter>, &'static
     (session.reply_writer(&request, &identity), session.stream_type())
 }
 
-/// What a reader has seen of a run.
+/// How far a reader is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Progress {
-    /// No block and no error.
-    Empty,
-    Begun,
+    Reading,
     /// The log has no last event, and its rest is read from the store.
     Reopened,
     Ended,
@@ -172,6 +172,8 @@ struct RunReader {
     /// The number of the last entry.
     last: u64,
     progress: Progress,
+    /// Whether the provider returned nothing.
+    is_empty: bool,
 }
 
 impl RunReader {
@@ -244,20 +246,14 @@ impl RunReader {
         let mut out = Vec::new();
         match event {
             Event::Ended { reason } => {
-                let is_empty = self.progress == Progress::Empty && !reason.is_cancelled();
-                if is_empty {
-                    let what = "the provider returned nothing";
-                    let fault = Fault::new(FaultKind::Unreachable, what);
-                    self.reply.push(number, &Event::Fault(fault), &mut out);
-                }
                 self.reply.push(number, event, &mut out);
                 self.progress = Progress::Ended;
                 if self.format == ReplyFormat::NdJson {
-                    out = complete_end(&out, self.facts_of_end(reason, is_empty).await);
+                    out = complete_end(&out, self.facts_of_end(reason).await);
                 }
                 return out;
             }
-            Event::BlockStarted { .. } | Event::Fault(_) => self.progress = Progress::Begun,
+            Event::Fault(fault) => self.is_empty = fault.code.as_deref() == Some(EMPTY_REPLY),
             _ => {}
         }
         self.reply.push(number, event, &mut out);
@@ -265,10 +261,10 @@ impl RunReader {
     }
 
     /// What the last line says besides what its format knows.
-    async fn facts_of_end(&mut self, reason: &EndReason, is_empty: bool) -> Map<String, Value> {
+    async fn facts_of_end(&mut self, reason: &EndReason) -> Map<String, Value> {
         let mut facts = Map::new();
         let word = match reason {
-            _ if is_empty => Some("empty"),
+            _ if self.is_empty => Some("empty"),
             reason if reason.is_cancelled() => Some("cancelled"),
             _ => None,
         };
@@ -281,25 +277,15 @@ impl RunReader {
     }
 }
 
-/// Adds facts to the last line. A line before it, which has the same number, loses it: numbers rise
-/// from line to line.
+/// Adds facts to the last line. Its number stays its last member.
 fn complete_end(written: &[u8], facts: Map<String, Value>) -> Vec<u8> {
-    let mut lines: Vec<Map<String, Value>> = written
-        .split(|byte| *byte == b'\n')
-        .filter_map(|line| serde_json::from_slice(line).ok())
-        .collect();
-    if let Some((last, before)) = lines.split_last_mut() {
-        let number = last.shift_remove("seq");
-        last.extend(facts);
-        last.extend(number.map(|number| ("seq".to_owned(), number)));
-        for line in before {
-            line.shift_remove("seq");
-        }
-    }
-    let mut out = Vec::new();
-    for line in lines {
-        out.extend_from_slice(Value::Object(line).to_string().as_bytes());
-        out.push(b'\n');
-    }
+    let Ok(mut line) = serde_json::from_slice::<Map<String, Value>>(written) else {
+        return written.to_vec();
+    };
+    let number = line.shift_remove("seq");
+    line.extend(facts);
+    line.extend(number.map(|number| ("seq".to_owned(), number)));
+    let mut out = Value::Object(line).to_string().into_bytes();
+    out.push(b'\n');
     out
 }

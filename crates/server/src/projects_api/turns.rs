@@ -14,7 +14,7 @@ use super::stream::{FormatQuery, Reading};
 const RUN: HeaderName = HeaderName::from_static("x-throughline-run");
 const NODE: HeaderName = HeaderName::from_static("x-throughline-node");
 
-/// Says something on a branch.
+/// Sends a user message.
 #[utoipa::path(
     post,
     path = "/api/projects/{id}/chat",
@@ -33,7 +33,7 @@ pub(super) async fn chat(
     answer(&call, reading, &started).await
 }
 
-/// Says something else than before, on a new branch.
+/// Edits a user message on a new branch.
 #[utoipa::path(
     post,
     path = "/api/projects/{id}/edit",
@@ -52,7 +52,7 @@ pub(super) async fn edit(
     answer(&call, reading, &started).await
 }
 
-/// Asks for another answer to the same words.
+/// Regenerates an answer.
 #[utoipa::path(
     post,
     path = "/api/projects/{id}/regenerate",

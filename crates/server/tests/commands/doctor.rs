@@ -5,7 +5,7 @@ use throughline_simulator::Options;
 use throughline_testkit::{RawUpstream, Simulator};
 use tokio::net::TcpListener;
 
-use crate::support::{folder, folder_with_config, run};
+use crate::support::{CommandOutput, folder, folder_with_config, run};
 
 fn backend(name: &str, url: &str, more: &str) -> String {
     format!(
@@ -177,25 +177,56 @@ async fn reports_a_wrong_address_and_a_missing_key() {
     check_fails(&config, &["backend `a`", "wants a key", "api_key_env"]).await;
 }
 
-/// Some servers do not list their models, but answer.
-#[tokio::test]
-async fn server_without_a_model_list_is_ok() {
-    let answers = [
-        "HTTP/1.1 404 No\r\ncontent-length: 0\r\nconnection: close\r\n\r\n",
-        "HTTP/1.1 400 No\r\ncontent-length: 0\r\nconnection: close\r\n\r\n",
-    ];
+/// Runs `doctor` for a backend that has no list of models and gives this answer to a turn. Without an
+/// answer the connection breaks.
+async fn check_without_list(key: &str, status: Option<u16>) -> CommandOutput {
+    let answer = |status: u16| {
+        format!("HTTP/1.1 {status} No\r\ncontent-length: 0\r\nconnection: close\r\n\r\n")
+    };
     let upstream = RawUpstream::start().await;
     let config = [
         format!("listen = \"{}\"\ndata_dir = \"data\"\n", free_address().await),
-        backend("a", &upstream.url, "api_key = \"k\""),
+        backend("a", &upstream.url, key),
     ];
     let folder = folder_with_config(&config.concat());
     let (ended, ()) = tokio::join!(run(folder.path(), &["doctor"], &[]), async {
-        for answer in answers {
-            upstream.next().await.answer(answer.as_bytes()).await;
+        upstream.next().await.answer(answer(404).as_bytes()).await;
+        let asked = upstream.next().await;
+        match status {
+            Some(status) => asked.answer(answer(status).as_bytes()).await,
+            None => drop(asked),
         }
     });
-    assert!(ended.expect_ok().contains("does not list its models"));
+    ended
+}
+
+const KEY: &str = "api_key = \"k\"";
+
+/// Some servers do not list their models, but answer.
+#[tokio::test]
+async fn server_without_a_model_list_is_ok() {
+    for status in [200, 400, 422, 429] {
+        let ended = check_without_list(KEY, Some(status)).await;
+        assert!(ended.expect_ok().contains("does not list its models"));
+    }
+    let ended = check_without_list("auth = \"passthrough\"", Some(401)).await;
+    assert!(ended.expect_ok().contains("callers send their own key"));
+}
+
+#[tokio::test]
+async fn reports_a_server_without_a_model_list_that_takes_no_turns() {
+    for (key, status, words) in [
+        (KEY, Some(401), "rejects the key"),
+        (KEY, Some(403), "rejects the key"),
+        ("", Some(401), "wants a key and has none"),
+        (KEY, Some(402), "status 402"),
+        (KEY, Some(503), "status 503"),
+        (KEY, None, "cannot be reached"),
+    ] {
+        let ended = check_without_list(key, status).await;
+        assert_eq!(ended.code, 1, "{status:?}: {ended:?}");
+        assert!(ended.out.contains(words), "{status:?}: {ended:?}");
+    }
 }
 
 #[tokio::test]

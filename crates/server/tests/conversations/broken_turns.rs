@@ -1,10 +1,10 @@
-//! Turns that break: a cut provider, a stop, an empty reply, a refusal, two writers.
+//! Turns that break: a cut provider, a stop, an empty reply, a refusal.
 
 use http::Method;
 use serde_json::{Value, json};
 use throughline_testkit::{Gateway, RawUpstream, ok_reply, wait_until};
 
-use crate::support::{ANTHROPIC, Api, BINARY, done, joined, kinds, lines, text};
+use crate::support::{ANTHROPIC, Api, BINARY, check_cursors, done, joined, kinds, lines, text};
 
 /// Words without an answer stay in the request, so the step of the next turn comes first.
 const SCENARIO: &str = r#"
@@ -115,18 +115,50 @@ async fn disconnect_is_not_a_stop() {
 #[tokio::test]
 async fn empty_reply_is_an_error_without_a_node() {
     let chunk = r#"data: {"id":"c","object":"chat.completion.chunk","created":1,"model":"m","choices":[{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":"stop"}]}"#;
-    let reply = ok_reply("text/event-stream", "", format!("{chunk}\n\ndata: [DONE]\n\n"));
-    let url = RawUpstream::always_answering(reply).await;
-    let config = format!(
-        "[[backend]]\nname = \"a\"\ndialect = \"openai_chat\"\nbase_url = \"{url}\"\ndefault_model = \"m\"\n"
-    );
-    let api = Api::of(Gateway::start(BINARY, &config).await);
+    let chat = format!("{chunk}\n\ndata: [DONE]\n\n");
+    // A block that begins and has no text.
+    let message = r#"{"id":"m","type":"message","role":"assistant","model":"m","content":[],"stop_reason":null,"usage":{"input_tokens":1,"output_tokens":0}}"#;
+    let anthropic = [
+        ("message_start", format!(r#""message":{message}"#)),
+        (
+            "content_block_start",
+            r#""index":0,"content_block":{"type":"text","text":""}"#.to_owned(),
+        ),
+        ("content_block_stop", r#""index":0"#.to_owned()),
+        (
+            "message_delta",
+            r#""delta":{"stop_reason":"end_turn"},"usage":{"output_tokens":0}"#.to_owned(),
+        ),
+        ("message_stop", r#""x":0"#.to_owned()),
+    ]
+    .map(|(name, data)| format!("event: {name}\ndata: {{\"type\":\"{name}\",{data}}}\n\n"))
+    .concat();
+    for (dialect, stream) in [("openai_chat", chat), ("anthropic", anthropic)] {
+        let reply = ok_reply("text/event-stream", "", stream);
+        let url = RawUpstream::always_answering(reply).await;
+        let config = format!(
+            "[[backend]]\nname = \"a\"\ndialect = \"{dialect}\"\nbase_url = \"{url}\"\ndefault_model = \"m\"\n"
+        );
+        let api = Api::of(Gateway::start(BINARY, &config).await);
+        check_empty_reply(&api).await;
+    }
+}
+
+async fn check_empty_reply(api: &Api) {
     let project = api.project(json!({"title": "t"})).await;
     let answer = api.post(&format!("{project}/chat"), json!({"message": "hi"})).await.expect_ok();
-    let lines = lines(&answer);
-    assert!(lines.iter().any(|line| line["type"] == "error"), "{lines:#?}");
-    assert_eq!((&done(&lines)["reason"], &done(&lines)["nodeId"]), (&json!("empty"), &Value::Null));
-    let run = api.get(&format!("/api/runs/{}", answer.header("x-throughline-run"))).await;
+    let said = lines(&answer);
+    assert_eq!(said.iter().filter(|line| line["type"] == "error").count(), 1, "{said:#?}");
+    // Every line has a number, so a reader can go on after each of them.
+    check_cursors("ndjson", &answer.text());
+    assert_eq!((&done(&said)["reason"], &done(&said)["nodeId"]), (&json!("empty"), &Value::Null));
+    let id = answer.header("x-throughline-run");
+    for (at, line) in said.iter().enumerate() {
+        let path = format!("/api/runs/{id}/events?after={}", line["seq"]);
+        let rest = lines(&api.send(Method::GET, &path, &Value::Null).await.expect_ok());
+        assert_eq!(rest, said[at + 1..], "{line}");
+    }
+    let run = api.get(&format!("/api/runs/{id}")).await;
     assert_eq!((&run["status"], &run["nodeId"]), (&json!("error"), &Value::Null));
     let nodes = api.nodes(&project, "main").await;
     assert_eq!((nodes.len(), text(&nodes[0]["content"])), (1, "hi"));
@@ -165,27 +197,6 @@ async fn repeated_request_id_returns_the_same_run() {
     let chat = json!({"message": "plain", "clientRequestId": "r1"});
     let third = api.post(&format!("{other}/chat"), chat).await.expect_ok();
     assert_ne!(first.header("x-throughline-run"), third.header("x-throughline-run"));
-}
-
-#[tokio::test]
-async fn two_writers_lose_nothing() {
-    let api = Api::with(&[ANTHROPIC], SCENARIO, "").await;
-    let project = api.project(json!({"title": "t"})).await;
-    let path = format!("{project}/chat");
-    for _ in 0..10 {
-        let head = api.get(&format!("{project}/branches")).await["branches"][0]["head"].clone();
-        let chat = json!({"message": "plain", "expectedHead": head});
-        let before = api.count(&project).await;
-        let (one, two) = tokio::join!(api.post(&path, chat.clone()), api.post(&path, chat));
-        let mut statuses = [one.status, two.status];
-        statuses.sort_unstable();
-        assert_eq!(statuses, [200, 409], "{} {}", one.text(), two.text());
-        let refused = if one.status == 409 { one } else { two };
-        let problem = refused.json();
-        assert!(problem["head"].is_string() || problem["runId"].is_string(), "{problem}");
-        assert_eq!(api.count(&project).await, before + 2);
-    }
-    assert_eq!(api.nodes(&project, "main").await.len(), 20);
 }
 
 #[tokio::test]

@@ -36,7 +36,7 @@ fn examples() -> Vec<(Method, String, Value, u16)> {
     .collect()
 }
 
-/// The gateway of somebody without any key.
+/// The gateway of a user without any key.
 async fn zero_config() -> Gateway {
     Gateway::start(BINARY, "").await
 }

@@ -35,6 +35,26 @@ async fn every_error_is_a_problem_with_a_hint() {
         (Method::POST, format!("{project}/branches"), json!({"name": ""}), 400),
         (Method::POST, format!("{project}/chat"), json!({}), 400),
         (Method::POST, format!("{project}/chat"), json!({"message": 1}), 400),
+        (Method::POST, format!("{project}/chat"), json!({"message": "  \n"}), 400),
+        (Method::POST, format!("{project}/chat"), json!({"message": [{"type": "foo"}]}), 400),
+        (
+            Method::POST,
+            format!("{project}/chat"),
+            json!({"message": [{"type": "text", "text": "x"}, {"type": "image_url"}]}),
+            400,
+        ),
+        (
+            Method::POST,
+            format!("{project}/chat"),
+            json!({"message": [{"type": "thinking", "thinking": "x"}]}),
+            400,
+        ),
+        (
+            Method::POST,
+            format!("{project}/chat"),
+            json!({"message": "x", "clientRequestId": "i".repeat(501)}),
+            400,
+        ),
         (Method::POST, format!("{project}/chat"), json!({"message": "x", "model": "m"}), 400),
         (
             Method::POST,

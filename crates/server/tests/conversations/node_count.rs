@@ -6,27 +6,16 @@ use std::collections::HashMap;
 use http::Method;
 use serde_json::{Value, json};
 
-use crate::support::{ANTHROPIC, Api, RESPONSES, text};
+use crate::support::{ANTHROPIC, Api, RESPONSES, Random, text};
 
 const STEPS: usize = 400;
 
-/// A small generator of random numbers, the same in every run.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        usize::try_from(self.0 % limit as u64).expect("a small number")
+/// One of a list, or sometimes a name that nothing has.
+fn pick<'a>(random: &mut Random, list: &'a [String]) -> &'a str {
+    if list.is_empty() || random.below(12) == 0 {
+        return "nobody";
     }
-
-    fn pick<'a>(&mut self, list: &'a [String]) -> &'a str {
-        if list.is_empty() || self.below(12) == 0 {
-            return "nobody";
-        }
-        &list[self.below(list.len())]
-    }
+    &list[random.below(list.len())]
 }
 
 /// What the test knows about one project.
@@ -52,8 +41,8 @@ async fn look(api: &Api, project: &str) -> Option<Known> {
 
 /// One random call. Returns its method, path and body, and whether it purges something.
 fn random_call(random: &mut Random, project: &str, known: &Known) -> (Method, String, Value, bool) {
-    let branch = random.pick(&known.branches).to_owned();
-    let node = random.pick(&known.nodes).to_owned();
+    let branch = pick(random, &known.branches).to_owned();
+    let node = pick(random, &known.nodes).to_owned();
     let name = format!("b{}", random.below(8));
     let at_branch = format!("{project}/branches/{branch}");
     let post = |path: String, body: Value| (Method::POST, path, body, false);

@@ -79,7 +79,7 @@ async fn raw_reply_has_the_providers_bytes() {
         }
         let shown = api.get(&path).await;
         assert_eq!(kinds(&shown)[..blocks.len()], *blocks, "{shown:#}");
-        // Raw stays on the server unless somebody asks for it.
+        // Raw stays on the server unless a client asks for it.
         let streamed = lines.iter().map(ToString::to_string).collect::<String>();
         assert!(!streamed.contains("capturedAt"));
         assert_eq!(api.refusals().await, [""; 0], "{}", backend.0);

@@ -3,9 +3,7 @@
 use http::Method;
 use serde_json::{Value, json};
 
-use crate::support::{ANTHROPIC, Api, lines};
-
-const FORMATS: [&str; 4] = ["ndjson", "sse", "ag-ui", "ui"];
+use crate::support::{ANTHROPIC, Api, FORMATS, cursors, lines};
 
 async fn events(api: &Api, run: &str, query: &str) -> String {
     let path = format!("/api/runs/{run}/events?{query}");
@@ -18,28 +16,6 @@ async fn finished_run(api: &Api) -> String {
     let chat = json!({"message": "ponder", "thinking": "medium"});
     let answer = api.post(&format!("{project}/chat"), chat).await.expect_ok();
     answer.header("x-throughline-run").to_owned()
-}
-
-/// The cursors of a stream, each with the length of the stream up to and including its frame.
-fn cursors(format: &str, stream: &str) -> Vec<(String, usize)> {
-    let mut found = Vec::new();
-    let mut length = 0;
-    let end = if format == "ndjson" { "\n" } else { "\n\n" };
-    for frame in stream.split_inclusive(end) {
-        length += frame.len();
-        let cursor = match format {
-            "ndjson" => {
-                let line: Value = serde_json::from_str(frame).expect("a line");
-                line["seq"].as_u64().expect("a number").to_string()
-            }
-            _ => {
-                let id = frame.lines().find_map(|line| line.strip_prefix("id: "));
-                id.unwrap_or_else(|| panic!("no id: {frame}")).to_owned()
-            }
-        };
-        found.push((cursor, length));
-    }
-    found
 }
 
 #[tokio::test]
@@ -147,4 +123,39 @@ say = [{ thinking = "One, two, three, four, five, six, seven." }, { text = "Neve
             break;
         }
     }
+}
+
+/// Covers: X-4
+#[tokio::test]
+async fn equal_requests_at_once_get_the_same_run() {
+    let api = Api::over(&[ANTHROPIC]).await;
+    for round in 0..10 {
+        let project = api.project(json!({"title": format!("t{round}")})).await;
+        let chat = json!({"message": "plain", "clientRequestId": "once"});
+        let path = format!("{project}/chat");
+        let (one, other) = tokio::join!(api.post(&path, chat.clone()), api.post(&path, chat));
+        let (one, other) = (one.expect_ok(), other.expect_ok());
+        let run =
+            |answer: &throughline_testkit::Answer| answer.header("x-throughline-run").to_owned();
+        assert_eq!(run(&one), run(&other));
+        assert_eq!(api.count(&project).await, 2);
+    }
+}
+
+#[tokio::test]
+async fn purged_branch_leaves_no_log_behind() {
+    let api = Api::over(&[ANTHROPIC]).await;
+    let project = api.project(json!({"title": "t"})).await;
+    api.say(&project, "main", "plain").await;
+    api.branch(&project, json!({"name": "side"})).await;
+    let chat = json!({"branch": "side", "message": "plain"});
+    let answer = api.post(&format!("{project}/chat"), chat).await.expect_ok();
+    let events = format!("/api/runs/{}/events", answer.header("x-throughline-run"));
+    assert_eq!(api.send(Method::GET, &events, &Value::Null).await.status, 200);
+    assert_eq!(api.delete(&format!("{project}/branches/side?purge=true")).await.status, 204);
+    assert_eq!(api.send(Method::GET, &events, &Value::Null).await.status, 404);
+    // A project without a branch starts again.
+    assert_eq!(api.delete(&format!("{project}/branches/main?purge=true")).await.status, 204);
+    api.branch(&project, json!({"name": "main"})).await;
+    api.say(&project, "main", "plain").await;
 }

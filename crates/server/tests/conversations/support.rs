@@ -2,11 +2,14 @@
 
 use http::Method;
 use serde_json::{Value, json};
-use throughline_testkit::{Answer, Gateway, Simulator, StreamedAnswer};
+use throughline_testkit::{Answer, Gateway, PostgresDatabase, Simulator, StreamedAnswer};
 
 use crate::upstreams::{SCENARIO, UPSTREAMS, Upstream};
 
 pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_throughline");
+
+/// The keyring of instances that share a database.
+const KEYRING: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
 
 /// The rows of the matrix that most tests use, by backend name.
 pub(crate) const ANTHROPIC: (&str, &str) = ("claude", "anthropic, budget");
@@ -29,17 +32,31 @@ impl Api {
 
     /// The same with another scenario, and configuration before the backends.
     pub(crate) async fn with(backends: &[(&str, &str)], scenario: &str, settings: &str) -> Self {
-        let mut simulators = Vec::new();
-        let mut config = format!("{settings}\n");
-        for (name, row) in backends {
-            let row = upstream(row);
-            let simulator = row.start_with(name, scenario).await;
-            config.push_str(&row.backend(name, &simulator.url));
-            config.push_str(&format!("default_model = \"{}\"\n", row.model));
-            simulators.push(simulator);
-        }
+        let (simulators, config) = simulators(backends, scenario, settings).await;
         let gateway = Gateway::start(BINARY, &config).await;
         Self { gateway, simulators, key: "ada" }
+    }
+
+    /// The same without the detailed log, for tests with thousands of requests.
+    pub(crate) async fn quiet(backends: &[(&str, &str)], scenario: &str) -> Self {
+        let (simulators, config) = simulators(backends, scenario, "").await;
+        let gateway = Gateway::start_with_configured_log(BINARY, &config).await;
+        Self { gateway, simulators, key: "ada" }
+    }
+
+    /// Two instances on one database. The first one has the simulators.
+    pub(crate) async fn instances(
+        database: &PostgresDatabase,
+        backends: &[(&str, &str)],
+        scenario: &str,
+        settings: &str,
+    ) -> [Self; 2] {
+        let (simulators, config) = simulators(backends, scenario, settings).await;
+        let config = format!("{config}[store]\nurl = \"{}\"\n", database.url);
+        let environment = [("THROUGHLINE_KEYRING", KEYRING)];
+        let gateway = Gateway::start_with_env(BINARY, &config, &environment).await;
+        let other = Gateway::start_with_env(BINARY, &config, &environment).await;
+        [Self { gateway, simulators, key: "ada" }, Self::of(other)]
     }
 
     /// A gateway without simulators.
@@ -127,6 +144,24 @@ impl Api {
     }
 }
 
+/// Starts the simulators of some backends, and returns the configuration.
+async fn simulators(
+    backends: &[(&str, &str)],
+    scenario: &str,
+    settings: &str,
+) -> (Vec<Simulator>, String) {
+    let mut simulators = Vec::new();
+    let mut config = format!("{settings}\n");
+    for (name, row) in backends {
+        let row = upstream(row);
+        let simulator = row.start_with(name, scenario).await;
+        config.push_str(&row.backend(name, &simulator.url));
+        config.push_str(&format!("default_model = \"{}\"\n", row.model));
+        simulators.push(simulator);
+    }
+    (simulators, config)
+}
+
 fn upstream(name: &str) -> Upstream {
     let row = UPSTREAMS.iter().find(|row| row.name == name);
     *row.unwrap_or_else(|| panic!("no upstream {name}"))
@@ -161,4 +196,59 @@ pub(crate) fn kinds(node: &Value) -> Vec<String> {
 
 pub(crate) fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
+}
+
+/// A small generator of random numbers, the same in every run of a test. The seed is not zero.
+#[derive(Clone, Debug)]
+pub(crate) struct Random(pub(crate) u64);
+
+impl Random {
+    pub(crate) fn below(&mut self, limit: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        usize::try_from(self.0 % limit as u64).expect("a small number")
+    }
+}
+
+/// The formats of streams.
+pub(crate) const FORMATS: [&str; 4] = ["ndjson", "sse", "ag-ui", "ui"];
+
+/// The run of a streamed answer.
+pub(crate) fn run_of(answer: &StreamedAnswer) -> String {
+    assert_eq!(answer.status, 200);
+    answer.headers["x-throughline-run"].to_str().expect("an id").to_owned()
+}
+
+/// The cursors of a stream, each with the length of the stream up to and including its frame. A frame
+/// at the end that is not complete is left out.
+pub(crate) fn cursors(format: &str, stream: &str) -> Vec<(String, usize)> {
+    let mut found = Vec::new();
+    let mut length = 0;
+    let end = if format == "ndjson" { "\n" } else { "\n\n" };
+    for frame in stream.split_inclusive(end).filter(|frame| frame.ends_with(end)) {
+        length += frame.len();
+        let cursor = match format {
+            "ndjson" => {
+                let line: Value = serde_json::from_str(frame).expect("a line");
+                line["seq"].as_u64().expect("a number").to_string()
+            }
+            _ => {
+                let id = frame.lines().find_map(|line| line.strip_prefix("id: "));
+                id.unwrap_or_else(|| panic!("no id: {frame}")).to_owned()
+            }
+        };
+        found.push((cursor, length));
+    }
+    found
+}
+
+/// Checks that every frame of a stream has a cursor of its own, and that they rise.
+pub(crate) fn check_cursors(format: &str, stream: &str) {
+    let place = |cursor: &str| -> (u64, u64) {
+        let (number, part) = cursor.split_once('.').unwrap_or((cursor, "0"));
+        (number.parse().expect("a number"), part.parse().expect("a number"))
+    };
+    let places: Vec<_> = cursors(format, stream).iter().map(|(cursor, _)| place(cursor)).collect();
+    assert!(!places.is_empty() && places.is_sorted_by(|one, next| one < next), "{stream}");
 }

@@ -1,8 +1,10 @@
 //! What of the past goes into the next request: raw for the same model, text before a break.
 
+use http::Method;
 use serde_json::{Value, json};
 
 use crate::support::{ANTHROPIC, Api, GEMINI, RESPONSES, done, kinds, text};
+use crate::upstreams::SCENARIO;
 
 /// Asks for the preview of a turn, runs the turn, and checks that the provider received exactly
 /// what the preview said.
@@ -104,4 +106,71 @@ async fn tool_loop_returns_the_signatures_of_its_calls() {
         assert_eq!(last["content"], "Blue, then green.", "{}", backend.0);
         assert_eq!(api.refusals().await, [""; 0], "{}", backend.0);
     }
+}
+
+/// Covers: S4-61, S4-62, S4-63, C-27, case 38
+#[tokio::test]
+async fn stored_reply_replaces_the_history_of_its_branch() {
+    let settings = "projects = { previous_response = \"branch\" }";
+    let api = Api::with(&[RESPONSES], SCENARIO, settings).await;
+    let project = api.project(json!({"title": "t", "system": "Be brief."})).await;
+    let (_, first) = previewed_chat(&api, 0, &project, thinking_chat("main", "ponder one")).await;
+    assert_eq!((&first["store"], first.get("previous_response_id")), (&json!(true), None));
+    let id = api.get(&project).await["branches"][0]["previousResponseId"].clone();
+    assert!(text(&id).starts_with("resp_"), "{id}");
+
+    // Only what is new goes out. The instructions are not part of what the provider stores.
+    let (_, second) = previewed_chat(&api, 0, &project, thinking_chat("main", "ponder two")).await;
+    assert_eq!(second["previous_response_id"], id);
+    assert_eq!(second["instructions"], "Be brief.");
+    let items = second["input"].as_array().expect("items");
+    assert_eq!(items.len(), 1, "{second:#}");
+    assert!(items[0].to_string().contains("ponder two"));
+
+    // An edit makes a branch, which has no stored reply.
+    let question = api.nodes(&project, "main").await[2]["id"].clone();
+    let edit = json!({"nodeId": question, "message": "ponder again", "branch": "edited"});
+    api.post(&format!("{project}/edit"), edit).await.expect_ok();
+    let edited = api.simulators[0].last_received().await.json();
+    assert_eq!(edited.get("previous_response_id"), None, "{edited:#}");
+    assert!(edited["input"].to_string().contains("ponder one"));
+
+    // A request can say that nothing is stored. The next one then has the whole history.
+    let mut unstored = thinking_chat("main", "ponder three");
+    unstored["store"] = json!(false);
+    let (_, third) = previewed_chat(&api, 0, &project, unstored).await;
+    assert_eq!((&third["store"], third.get("previous_response_id")), (&json!(false), None));
+    let branches = api.get(&project).await["branches"].clone();
+    assert_eq!(branches[0]["previousResponseId"], Value::Null);
+    let (_, fourth) = previewed_chat(&api, 0, &project, thinking_chat("main", "ponder four")).await;
+    assert_eq!(fourth.get("previous_response_id"), None);
+    assert!(fourth["input"].to_string().contains("ponder one"));
+    assert_eq!(api.refusals().await, [""; 0]);
+}
+
+/// Covers: S4-63
+#[tokio::test]
+async fn lost_stored_reply_is_replaced_by_the_whole_history() {
+    let settings = "projects = { previous_response = \"fork\" }";
+    let api = Api::with(&[RESPONSES], SCENARIO, settings).await;
+    let project = api.project(json!({"title": "t"})).await;
+    previewed_chat(&api, 0, &project, thinking_chat("main", "ponder one")).await;
+    api.branch(&project, json!({"name": "second"})).await;
+    let (_, forked) =
+        previewed_chat(&api, 0, &project, thinking_chat("second", "ponder two")).await;
+    let id = forked["previous_response_id"].clone();
+    assert!(text(&id).starts_with("resp_"), "{forked:#}");
+
+    let lost = api.get(&project).await["branches"][1]["previousResponseId"].clone();
+    let path = format!("/v1/responses/{}", text(&lost));
+    let gone = api.simulators[0].client.send(Method::DELETE, &path, &[], "").await;
+    assert_eq!(gone.status, 200, "{}", gone.text());
+    let lines = api.chat(&project, thinking_chat("second", "ponder three")).await;
+    assert_eq!(done(&lines)["reason"], "completed", "{lines:#?}");
+    let resent = api.simulators[0].last_received().await.json();
+    assert_eq!(resent.get("previous_response_id"), None, "{resent:#}");
+    for said in ["ponder one", "ponder two", "ponder three"] {
+        assert!(resent["input"].to_string().contains(said), "{resent:#}");
+    }
+    assert_eq!(api.refusals().await.len(), 1);
 }

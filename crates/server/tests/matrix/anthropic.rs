@@ -7,8 +7,8 @@ use throughline_testkit::message_from_sse;
 
 use crate::test_client::{Call, ClientRequest, ClientView, History, TestClient, list, text};
 
-/// Counts the requests of all clients that keep only the id of the last message.
-static REQUESTS: AtomicU64 = AtomicU64::new(0);
+/// Counts the clients that keep only the id of the last message.
+static CALLERS: AtomicU64 = AtomicU64::new(0);
 
 #[derive(Default)]
 pub(crate) struct Anthropic {
@@ -16,6 +16,8 @@ pub(crate) struct Anthropic {
     keeps: Keeps,
     /// The id of the last message.
     previous: Option<String>,
+    /// The key of a caller of its own.
+    key: Option<&'static str>,
 }
 
 /// What a client keeps of a conversation.
@@ -33,9 +35,11 @@ enum Keeps {
 }
 
 impl Anthropic {
-    /// Creates a client that keeps only the id of the last message.
+    /// Creates a client that keeps only the id of the last message. The simulator gives equal
+    /// conversations equal ids, which a provider never does, so each client is a caller of its own.
     pub(crate) fn threaded() -> Self {
-        Self { keeps: Keeps::LastId, ..Self::default() }
+        let key = format!("key-{}", CALLERS.fetch_add(1, Ordering::Relaxed));
+        Self { keeps: Keeps::LastId, key: Some(Box::leak(key.into())), ..Self::default() }
     }
 
     /// Creates a client that asks the provider for a summary in every turn of the user, and drops
@@ -81,10 +85,8 @@ impl TestClient for Anthropic {
     fn push_user(&mut self, text: &str) {
         let end = match self.keeps {
             // The simulator writes a summary if the user says this word.
-            Keeps::Summary => ", and compact".to_owned(),
-            // The simulator gives equal conversations equal ids, and a provider never does.
-            Keeps::LastId => format!(", request {}", REQUESTS.fetch_add(1, Ordering::Relaxed)),
-            Keeps::Blocks | Keeps::Answers => String::new(),
+            Keeps::Summary => ", and compact",
+            Keeps::Blocks | Keeps::Answers | Keeps::LastId => "",
         };
         self.history.messages.push(json!({"role": "user", "content": format!("{text}{end}")}));
     }
@@ -124,6 +126,7 @@ impl TestClient for Anthropic {
             set_breakpoints(&mut body);
         }
         let mut headers = vec![("anthropic-version", "2023-06-01")];
+        headers.extend(self.key.map(|key| ("x-api-key", key)));
         if self.keeps == Keeps::Summary {
             headers.push(("anthropic-beta", "compact-2026-09-04"));
             body["context_management"] = json!({"edits": [{"type": "compact_20260904"}]});

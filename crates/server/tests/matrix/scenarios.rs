@@ -25,6 +25,7 @@ pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_throughline");
 pub(crate) const CLIENTS: &[&str] = &[
     "anthropic",
     "anthropic, thinking dropped",
+    "anthropic, history kept here",
     "anthropic, compaction",
     "openai_chat",
     "openai_chat, reasoning dropped",
@@ -66,6 +67,7 @@ pub(crate) fn test_client(name: &str) -> Box<dyn TestClient> {
     match name {
         "anthropic" => Box::new(Anthropic::default()),
         "anthropic, thinking dropped" => Box::new(Anthropic::without_thinking()),
+        "anthropic, history kept here" => Box::new(Anthropic::threaded()),
         "anthropic, compaction" => Box::new(Anthropic::compacting()),
         "openai_chat" => Box::new(Chat::new(true)),
         "openai_chat, reasoning dropped" => Box::new(Chat::new(false)),

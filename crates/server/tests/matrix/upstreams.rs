@@ -14,6 +14,8 @@ pub(crate) struct Upstream {
     pub(crate) shows_reasoning: bool,
     /// Whether the model's template opens the reasoning block.
     pub(crate) template_opens: bool,
+    /// Whether the provider refuses thinking if anything before it has changed.
+    pub(crate) binds_prefix: bool,
 }
 
 const fn row(
@@ -22,7 +24,15 @@ const fn row(
     variant: &'static str,
     model: &'static str,
 ) -> Upstream {
-    Upstream { name, dialect, variant, model, shows_reasoning: true, template_opens: false }
+    Upstream {
+        name,
+        dialect,
+        variant,
+        model,
+        shows_reasoning: true,
+        template_opens: false,
+        binds_prefix: false,
+    }
 }
 
 /// Returns a row with the chat dialect.
@@ -35,6 +45,11 @@ const fn with_name(name: &'static str, upstream: Upstream) -> Upstream {
     Upstream { name, ..upstream }
 }
 
+/// Returns a row with a provider that binds thinking to everything before it.
+const fn bound(upstream: Upstream) -> Upstream {
+    Upstream { binds_prefix: true, ..upstream }
+}
+
 /// Returns a row with a model whose template opens the reasoning block.
 const fn with_opening_template(name: &'static str, upstream: Upstream) -> Upstream {
     Upstream { template_opens: true, ..with_name(name, upstream) }
@@ -45,7 +60,7 @@ const fn with_opening_template(name: &'static str, upstream: Upstream) -> Upstre
 pub(crate) const UPSTREAMS: &[Upstream] = &[
     row("anthropic, budget", "anthropic", "", "claude-sonnet-4-5"),
     row("anthropic, adaptive", "anthropic", "", "claude-opus-5"),
-    row("anthropic, bound", "anthropic", "", "claude-opus-5-5"),
+    bound(row("anthropic, bound", "anthropic", "", "claude-opus-5-5")),
     row("gemini 3", "gemini", "", "gemini-3-pro-preview"),
     row("gemini 2.5", "gemini", "", "gemini-2.5-flash"),
     row("openai_responses", "openai_responses", "", "gpt-6.1-sol"),
@@ -126,6 +141,7 @@ impl Upstream {
     pub(crate) async fn start_with(&self, identity: &str, scenario: &str) -> Simulator {
         Simulator::with(Options {
             identity: identity.to_owned(),
+            prefix_binding: self.binds_prefix,
             variant: (self.dialect == "openai_chat")
                 .then(|| Variant::named(self.variant).expect("a variant of the simulator")),
             scenario: Some(Scenario::from_toml(scenario).expect("a scenario")),

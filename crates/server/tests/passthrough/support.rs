@@ -31,7 +31,8 @@ pub(crate) struct DialectSample {
 
 pub(crate) const RESPONSES: DialectSample = DialectSample {
     dialect: "openai_responses",
-    more: "",
+    // The request refers to an item that only the server has.
+    more: "variant = \"openai\"",
     stream_path: "/v1/responses",
     whole_path: "/v1/responses",
     request: r#" {"unheard_of":{"b":1.50,"a":[1e3]},"model" : "gpt-5","stream":true,"input":[{"role":"user","content":"na\u00efve \/"} , {"type":"item_reference","id":"rs_0"}],"store":false,"reasoning":{"effort":"low","mood":"x"}}"#,

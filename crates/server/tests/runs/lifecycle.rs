@@ -29,7 +29,7 @@ async fn status(gateway: &Gateway, id: &str) -> String {
 }
 
 #[tokio::test]
-async fn run_goes_on_without_its_client_and_is_cancelled_if_nobody_comes_back() {
+async fn run_without_a_client_goes_on_and_is_cancelled_after_the_limit() {
     let upstream = RawUpstream::start().await;
     let gateway = gateway_over(&upstream, "[runs]\ndetached = \"400ms\"\n").await;
     for door in Door::ALL {

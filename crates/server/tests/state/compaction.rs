@@ -1,10 +1,10 @@
 //! Compaction: summaries that stand for earlier turns go on over any backend, or are refused by name.
 
 use serde_json::{Value, json};
-use throughline_testkit::{Answer, Client};
+use throughline_testkit::{Answer, Client, Gateway, RawUpstream};
 
 use crate::anthropic::Anthropic;
-use crate::support::{ENVELOPE, Mismatches, TestBed, envelopes, thinking_in};
+use crate::support::{BINARY, ENVELOPE, Mismatches, TestBed, envelopes, thinking_in};
 use crate::test_client::{TestClient, list, text};
 
 const MESSAGES: &str = "/v1/messages";
@@ -127,7 +127,14 @@ async fn prefix_guard_keeps_the_turns_after_a_summary() {
     client.post(MESSAGES, &headers, &request.body).await.expect_ok();
     let sent = bed.last_received(0).await;
     assert!(!sent.body.contains("drop_block"), "{}", sent.body);
-    bed.expect_no_refusals().await;
+    // The provider does refuse kept turns that have lost their prefix.
+    let mut unbound = sent.json();
+    unbound["messages"].as_array_mut().expect("messages").remove(0);
+    let direct = Client::new(&bed.simulators[0].url);
+    let refused = direct.post(MESSAGES, &headers, &unbound).await;
+    assert!(refused.text().contains("bound to a different"), "{}", refused.text());
+    let refusals = bed.into_refusals().await;
+    assert_eq!(refusals.len(), 1, "{refusals:?}");
 }
 
 /// A conversation of the Responses dialect.
@@ -195,6 +202,35 @@ async fn any_model_compacts_a_conversation() {
     mismatches.assert_none();
 }
 
+/// Half a summary, or a refusal, must not become the whole history.
+#[tokio::test]
+async fn summary_that_the_model_did_not_finish_is_an_error() {
+    for (reason, status) in [("stop", 200), ("length", 502), ("content_filter", 502)] {
+        let chunk = |delta: Value, reason: Option<&str>| {
+            let choice = json!({"index": 0, "delta": delta, "finish_reason": reason});
+            let chunk = json!({"id": "1", "object": "chat.completion.chunk", "created": 1,
+                "model": "m", "choices": [choice]});
+            format!("data: {chunk}\n\n")
+        };
+        let events = [
+            chunk(json!({"role": "assistant", "content": "The heron wai"}), None),
+            chunk(json!({}), Some(reason)),
+            "data: [DONE]\n\n".to_owned(),
+        ];
+        let head =
+            "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n";
+        let upstream = RawUpstream::always_answering(format!("{head}{}", events.concat())).await;
+        let config = format!(
+            "[[backend]]\nname = \"a\"\ndialect = \"openai_chat\"\nvariant = \"vllm\"\nbase_url = \"{upstream}\"\n"
+        );
+        let gateway = Gateway::start(BINARY, &config).await;
+        let body = json!({"model": "qwen3-32b", "input": conversation()});
+        let answer = gateway.client.post(COMPACT, KEY, &body).await;
+        assert_eq!(answer.status, status, "{reason}: {}", answer.text());
+        assert_eq!(answer.text().contains(ENVELOPE), status == 200, "{reason}: {}", answer.text());
+    }
+}
+
 #[tokio::test]
 async fn backend_of_the_dialect_compacts_by_itself_and_keeps_its_items() {
     let bed = TestBed::over(&["openai_responses", "openai_responses", "gemini 3"]).await;
@@ -250,7 +286,7 @@ async fn stored_responses_are_compacted_and_continued() {
 }
 
 #[tokio::test]
-async fn request_to_compact_within_a_turn_is_refused_where_nobody_can() {
+async fn request_to_compact_is_refused_if_no_backend_can_compact() {
     let bed = TestBed::over(&["gemini 3"]).await;
     let mut body = after(&json!({"type": "compaction_trigger"}));
     body["input"].as_array_mut().expect("items").swap(0, 1);

@@ -321,7 +321,7 @@ async fn paused_thread_continues_without_a_message() {
 }
 
 #[tokio::test]
-async fn id_that_names_two_messages_names_none() {
+async fn message_id_used_twice_is_not_found() {
     let messages = ["one", "two"].map(|said| message("msg_1", said, "end_turn"));
     let simulator = replaying(&messages).await;
     let gateway = Gateway::over_simulators(BINARY, &[("one", &simulator)], "").await;

@@ -6,8 +6,10 @@ use throughline_testkit::block_fates;
 
 use crate::chat::Chat;
 use crate::gemini::{Dropped, Gemini};
-use crate::support::{BedOptions, Mismatches, TestBed, lost_parts, new_client, thinking_in};
-use crate::test_client::{TestClient, list, send, text};
+use crate::support::{
+    BedOptions, Mismatches, TestBed, lost_parts, new_client, thinking_in, upstream,
+};
+use crate::test_client::{ClientRequest, TestClient, list, send, text};
 
 /// Upstreams of all dialects that take their own thinking back.
 const UPSTREAMS: [&str; 6] =
@@ -191,7 +193,7 @@ say = [{ thinking = "I count." }, { text = "Three." }]
 /// Two backends give the same answer to the same question in one conversation. Each gets its own
 /// thinking back, and never that of the other.
 #[tokio::test]
-async fn equal_answers_of_two_backends_are_told_apart_by_their_place() {
+async fn equal_answers_of_two_backends_are_distinguished_by_position() {
     let bed = TestBed::build(&BedOptions {
         upstreams: &["anthropic, budget", "anthropic, adaptive"],
         scenario: SAME_ANSWER,
@@ -253,6 +255,69 @@ async fn answer_that_two_backends_gave_gets_no_thinking_if_its_place_is_unknown(
         assert_eq!(thinking_in(&sent), 0, "{sent}");
     }
     bed.expect_no_refusals().await;
+}
+
+/// Two conversations with the same beginning and the same answer, of two backends. Without ids, only
+/// the target tells them apart: it gets the thinking that it can read, and never the other.
+#[tokio::test]
+async fn answer_that_two_backends_gave_gets_the_thinking_of_the_target() {
+    let mut mismatches = Mismatches::default();
+    for (client, upstreams) in [
+        ("openai_chat", ["deepseek-v4", "deepseek-v4", "deepseek-v4"]),
+        ("openai_chat", ["anthropic, budget", "anthropic, adaptive", "anthropic, budget"]),
+        ("openai_responses", ["openai_responses", "openai_responses", "openai_responses"]),
+        ("anthropic", ["openai_responses", "deepseek-v4", "deepseek-v4"]),
+    ] {
+        let bed = TestBed::build(&BedOptions {
+            upstreams: &upstreams,
+            scenario: SAME_ANSWER,
+            ..BedOptions::default()
+        })
+        .await;
+        for (at, backend) in ["a", "b"].into_iter().enumerate() {
+            bed.gateway.switch(backend).await;
+            let request = again(client, upstreams[at], &[]);
+            send(&request, &bed.gateway.client).await.expect_ok();
+        }
+        for (at, (backend, expected)) in [
+            ("a", ("", 1)),
+            ("b", ("", 1)),
+            // It can read neither.
+            ("c", ("thinking_omitted=1;reason=unknown", 0)),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            bed.gateway.switch(backend).await;
+            let request = again(client, upstreams[at], &["Done.", "count"]);
+            let answer = send(&request, &bed.gateway.client).await.expect_ok();
+            let case = format!("{client}, {upstreams:?}, {backend}");
+            mismatches.check_equal(&case, lost_parts(&answer).join(", "), expected.0);
+            let sent = bed.last_received(at).await.json();
+            mismatches.check_equal(&case, thinking_in(&sent), expected.1);
+            let turn = bed.gateway.turns().await.swap_remove(0);
+            let omitted =
+                block_fates(&turn).iter().filter(|fate| fate.starts_with("left_out")).count();
+            mismatches.check_equal(&case, omitted, 1 - expected.1);
+        }
+        mismatches.check_equal(&format!("{upstreams:?}"), bed.into_refusals().await, [""; 0]);
+    }
+    mismatches.assert_none();
+}
+
+/// A conversation of a client that keeps no thinking: "again", then these texts. It names the backend's
+/// own model, so that the body passes if the dialects are the same.
+fn again(client: &str, row: &str, said: &[&str]) -> ClientRequest {
+    let mut test_client = new_client(client);
+    test_client.push_user("again");
+    let mut request = test_client.next_request(upstream(row).model, false);
+    let list = if client == "openai_responses" { "input" } else { "messages" };
+    let messages = request.body[list].as_array_mut().expect("messages");
+    for (at, text) in said.iter().enumerate() {
+        let role = if at % 2 == 0 { "assistant" } else { "user" };
+        messages.push(json!({"role": role, "content": text}));
+    }
+    request
 }
 
 /// A resumed session has another id and another system text. The ids of its calls show which

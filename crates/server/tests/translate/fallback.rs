@@ -1,9 +1,10 @@
 //! Fallback to a backend of another dialect: only before the first byte.
 
-use throughline_testkit::block_fates;
+use serde_json::json;
+use throughline_testkit::{Gateway, block_fates};
 
 use crate::stream_reading::read_stream;
-use crate::support::{BedOptions, Mismatches, TestBed, new_client, thinking_in};
+use crate::support::{BINARY, BedOptions, Mismatches, TestBed, new_client, thinking_in, upstream};
 use crate::test_client::{list, send, text};
 
 /// The first backend answers once, and is overloaded or breaks after that.
@@ -141,4 +142,99 @@ async fn fallback_chain_of_three_dialects_ends_with_the_one_that_answers() {
     assert!(losses.iter().all(|loss| reported.contains(loss)), "{reported}");
     assert!(!reported.contains("as_budget"), "a loss of the first: {reported}");
     assert_eq!(bed.into_refusals().await.len(), 2);
+}
+
+/// A backend that fails, with fallbacks that cannot write several answers: they do not take its place,
+/// and its failure, which will pass, does not become an invalid request.
+#[tokio::test]
+async fn fallback_that_cannot_take_the_request_is_passed_over() {
+    let scenario = format!(
+        "[[step]]\nwhen = {{ model = \"qwen3-32b\" }}\nfault = \"status:503\"\n\
+         say = [{{ text = \"no\" }}]\n{SCENARIO}"
+    );
+    for (rows, answering) in [
+        (vec!["vllm", "anthropic, budget"], None),
+        (vec!["vllm", "anthropic, budget", "gemini 3"], None),
+        (vec!["vllm", "anthropic, budget", "deepseek-v4"], Some("c")),
+    ] {
+        let fallbacks = if rows.len() == 2 { "[\"b\"]" } else { "[\"b\", \"c\"]" };
+        let bed = TestBed::build(&BedOptions {
+            upstreams: &rows,
+            scenario: &scenario,
+            settings: &format!("[route]\ncool_down = \"1h\"\nfallback = {fallbacks}\n"),
+            ..BedOptions::default()
+        })
+        .await;
+        // From the second request on, the first backend cools down.
+        for round in 0..3 {
+            let mut request = new_client("openai_chat").next_request("some-model", false);
+            request.body["messages"] = json!([{"role": "user", "content": "row green"}]);
+            request.body["n"] = 2.into();
+            let answer = send(&request, &bed.gateway.client).await;
+            let case = format!("{rows:?}, {round}: {}", answer.text());
+            let status = if answering.is_some() { 200 } else { 503 };
+            assert_eq!(answer.status, status, "{case}");
+            let turn = bed.gateway.turn_of(&answer).await;
+            assert_eq!(turn["backend"], answering.unwrap_or("a"), "{case}");
+            assert_eq!(answer.header("x-throughline-fallback"), answering.unwrap_or(""), "{case}");
+            let passed: Vec<_> =
+                list(&turn["passed_over"]).map(|passed| text(&passed["backend"])).collect();
+            let others = match answering {
+                Some(_) => vec!["a", "b"],
+                None => ["b", "c"][..rows.len() - 1].to_vec(),
+            };
+            assert_eq!(passed, others, "{case}");
+            let reason = text(&turn["passed_over"][others.len() - 1]["reason"]);
+            assert!(reason.contains("cannot be honoured"), "{case}: {reason}");
+        }
+        let tried = if answering.is_some() { 1 } else { 3 };
+        assert_eq!(bed.simulators[0].received().await.len(), tried);
+        assert!(bed.simulators[1].received().await.is_empty());
+    }
+}
+
+/// An item that only its maker can open stays with it while it fails.
+#[tokio::test]
+async fn encrypted_summary_waits_for_its_maker() {
+    let scenario = "[[step]]\nwhen = { contains = \"go on\", model = \"gpt-*\" }\nfault = \"status:503\"\n\
+                    say = [{ text = \"no\" }]\n[[step]]\nsay = [{ text = \"yes\" }]\n";
+    let bed = TestBed::build(&BedOptions {
+        upstreams: &["openai_responses", "anthropic, budget"],
+        scenario,
+        settings: "[route]\ncool_down = \"1h\"\nfallback = [\"b\"]\n",
+        ..BedOptions::default()
+    })
+    .await;
+    let client = &bed.gateway.client;
+    let key = [("authorization", "Bearer key")];
+    let question = |said: &str| json!({"type": "message", "role": "user", "content": said});
+    let body = json!({"model": "some-model", "input": [question("hello")]});
+    let compacted = client.post("/v1/responses/compact", &key, &body).await.expect_ok().json();
+    let item = list(&compacted["output"]).last().expect("an item").clone();
+    let body = json!({"model": "some-model", "input": [item, question("go on")], "store": false});
+    for _ in 0..2 {
+        let answer = client.post("/v1/responses", &key, &body).await;
+        assert_eq!(answer.status, 503, "{}", answer.text());
+        assert_eq!(answer.header("x-throughline-backend"), "a");
+    }
+    assert!(bed.simulators[1].received().await.is_empty());
+}
+
+#[tokio::test]
+async fn estimated_count_of_a_fallback_names_it() {
+    let row = upstream("deepseek-v4");
+    let simulator = row.start("b").await;
+    let config = [
+        "[route]\nfallback = [\"b\"]\n".to_owned(),
+        upstream("anthropic, budget").backend("a", "http://127.0.0.1:1"),
+        row.backend("b", &simulator.url),
+    ];
+    let gateway = Gateway::start(BINARY, &config.concat()).await;
+    let headers = [("anthropic-version", "2023-06-01")];
+    let body = json!({"model": "some-model", "messages": [{"role": "user", "content": "Hello."}]});
+    let path = "/v1/messages/count_tokens";
+    let answer = gateway.client.post(path, &headers, &body).await.expect_ok();
+    assert!(answer.header("x-throughline-loss").contains("estimated"), "{}", answer.text());
+    assert_eq!(answer.header("x-throughline-fallback"), "b");
+    assert_eq!(gateway.turn_of(&answer).await["fallback"], "b");
 }

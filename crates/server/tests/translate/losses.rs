@@ -132,7 +132,7 @@ async fn losses_of_a_failed_turn_have_one_number_everywhere() {
         ("openai_chat", ["anthropic, budget", "openai_responses"]),
     ] {
         let mut bed = bed(&rows, "").await;
-        // Nobody listens at the address of the second backend.
+        // No server listens at the address of the second backend.
         drop(bed.simulators.pop());
         let answer = answer_after_switch(&bed, dialect, true).await;
         let case = format!("{dialect}: unreachable");

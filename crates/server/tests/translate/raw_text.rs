@@ -27,6 +27,15 @@ say = [
 [[step]]
 when = { contains = "strange tags" }
 say = [{ text = "[THINK]It is odd.[/THINK]Yes." }]
+[[step]]
+when = { contains = "stops inside a call" }
+say = [{ text = '''
+<tool_call>
+<function=lookup>
+<parameter=key>
+7
+</parameter>
+''' }]
 "#;
 
 /// Models by the format of their text, with the configuration of their backend.
@@ -159,6 +168,33 @@ async fn invalid_tool_call_is_an_error_or_text_as_configured() {
         }
         bed.expect_no_refusals().await;
     }
+    mismatches.assert_none();
+}
+
+/// A model can stop between two parameters of a call. No client may take that call for complete.
+#[tokio::test]
+async fn cut_call_ends_as_cut_for_every_client() {
+    let mut mismatches = Mismatches::default();
+    let backend = "variant = \"vllm\"\nfamily = \"qwen3-coder\"\non_tool_parse_error = \"text\"";
+    let bed = TestBed::of_model("qwen3-think-tags", SCENARIO, backend).await;
+    for dialect in CLIENTS {
+        let (cut, complete) = match dialect {
+            "anthropic" => ("\"stop_reason\":\"max_tokens\"", "\"stop_reason\":\"tool_use\""),
+            "openai_chat" => ("\"finish_reason\":\"length\"", "\"finish_reason\":\"tool_calls\""),
+            "openai_responses" => ("max_output_tokens\"}", "response.completed"),
+            _ => ("\"finishReason\":\"MAX_TOKENS\"", "\"finishReason\":\"STOP\""),
+        };
+        for stream in [true, false] {
+            let mut test_client = new_client(dialect);
+            test_client.push_user("stops inside a call");
+            let request = test_client.next_request("some-model", stream);
+            let answer = send(&request, &bed.gateway.client).await.text();
+            let case = format!("{dialect}, stream {stream}: {answer}");
+            mismatches.check(answer.contains(cut), format!("not cut, {case}"));
+            mismatches.check(!answer.contains(complete), format!("complete, {case}"));
+        }
+    }
+    bed.expect_no_refusals().await;
     mismatches.assert_none();
 }
 

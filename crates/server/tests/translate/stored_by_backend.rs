@@ -230,6 +230,69 @@ async fn failed_upstream_delete_is_not_reported_as_deleted() {
     assert_eq!(response_request, path);
 }
 
+/// Requests that only a backend with this state could answer, and the code of their refusal.
+fn requests_with_unknown_state() -> [(&'static str, Value, Value); 4] {
+    let named = |more: Value| response_request("x".into(), more);
+    let pointing =
+        json!([{"role": "user", "content": "x"}, {"type": "item_reference", "id": "rs_9"}]);
+    let previous = json!({"previous_response_id": "resp_9"});
+    [
+        (PATH, named(previous.clone()), json!("previous_response_not_found")),
+        (PATH, named(json!({"conversation": "conv_9"})), json!("not_found")),
+        (PATH, response_request(pointing, json!({})), Value::Null),
+        ("/v1/responses/compact", named(previous), json!("previous_response_not_found")),
+    ]
+}
+
+/// llama.cpp and others ignore the id of an earlier response and answer from the newest message.
+#[tokio::test]
+async fn state_that_is_unknown_here_does_not_reach_a_backend_that_never_stored_any() {
+    let answered =
+        json!({"id": "resp_1", "object": "response", "status": "completed", "output": []});
+    let url =
+        RawUpstream::always_answering(ok_reply("application/json", "", answered.to_string())).await;
+    let gateway = Gateway::start(BINARY, &upstream("openai_responses").backend("a", &url)).await;
+    // Its replies are completed for the client. That does not mean that it stores them.
+    create(&gateway.client, "ponder this", json!({})).await;
+    for (path, request, code) in requests_with_unknown_state() {
+        let answer = gateway.client.post(path, &ADA, &request).await;
+        assert!([400, 404].contains(&answer.status), "{request}: {}", answer.text());
+        let found = answer.json()["error"]["code"].clone();
+        assert_eq!(found, code, "{request}: {}", answer.text());
+    }
+}
+
+/// OpenAI is known to store responses, and so is a server that has said so before.
+#[tokio::test]
+async fn state_that_is_unknown_here_reaches_a_backend_that_stores_it() {
+    for (variant, is_known) in [("", false), ("variant = \"openai\"", true)] {
+        let mut bed = TestBed::build(&BedOptions {
+            upstreams: &["openai_responses"],
+            backend: variant,
+            ..BedOptions::default()
+        })
+        .await;
+        let reaches = async |bed: &TestBed| {
+            let before = bed.simulators[0].received().await.len();
+            let mut reached = Vec::new();
+            for (path, request, _) in requests_with_unknown_state() {
+                let answer = bed.gateway.client.post(path, &ADA, &request).await;
+                // The simulator has stored nothing of the kind.
+                assert!([400, 404].contains(&answer.status), "{}", answer.text());
+                reached.push(bed.simulators[0].received().await.len() - before);
+            }
+            reached
+        };
+        let all = [1, 2, 3, 4];
+        assert_eq!(reaches(&bed).await, if is_known { all } else { [0; 4] }, "{variant}");
+        create(&bed.gateway.client, "ponder this", json!({})).await;
+        assert_eq!(reaches(&bed).await, all, "{variant}");
+        bed.stop().await;
+        bed.gateway.restart().await;
+        assert_eq!(reaches(&bed).await, all, "{variant}");
+    }
+}
+
 /// Few servers of this dialect support either, and a switch would lose them.
 #[tokio::test]
 async fn background_and_conversation_responses_are_stored_by_the_gateway() {

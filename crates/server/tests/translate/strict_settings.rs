@@ -2,10 +2,12 @@
 //! they are honoured, refused by name, or given up because the caller or the operator accepts that.
 
 use serde_json::{Value, json};
-use throughline_testkit::Answer;
+use throughline_testkit::{Answer, block_fates};
 
+use crate::chat::Chat;
+use crate::gemini::{Dropped, Gemini};
 use crate::support::{BedOptions, Mismatches, TestBed, new_client};
-use crate::test_client::{ClientRequest, send};
+use crate::test_client::{ClientRequest, TestClient, list, send, text};
 
 const ACCEPT: &str = "x-throughline-accept-loss";
 
@@ -122,9 +124,13 @@ const CASES: &[Case] = &[
             ]}]})
         },
         "gemini 3",
-        "source.file_id",
+        "file_id",
         "part_omitted=media.file;reason=foreign_file",
     ),
+    ("anthropic", container_upload, "gemini 3", "file_id", FOREIGN_FILE),
+    ("anthropic", container_upload, "openai_responses", "file_id", FOREIGN_FILE),
+    ("anthropic", container_upload, "deepseek-v4", "file_id", FOREIGN_FILE),
+    ("anthropic", container_upload, "ollama", "file_id", FOREIGN_FILE),
     (
         "openai_chat",
         || {
@@ -183,6 +189,16 @@ const CASES: &[Case] = &[
         "part_omitted=prompt;reason=foreign_dialect",
     ),
 ];
+
+const FOREIGN_FILE: &str = "part_omitted=media.file;reason=foreign_file";
+
+/// A file for the tools of Anthropic's own servers.
+fn container_upload() -> Value {
+    json!({"messages": [{"role": "user", "content": [
+        {"type": "text", "text": "plain, please"},
+        {"type": "container_upload", "file_id": "file_1"},
+    ]}]})
+}
 
 /// A request with a setting.
 fn request(dialect: &str, setting: &Value, accept: Option<&'static str>) -> ClientRequest {
@@ -277,6 +293,92 @@ async fn several_answers_and_probabilities_pass_to_a_server_of_the_same_dialect(
         let sent = bed.last_received(0).await.json();
         assert_eq!((&sent["n"], &sent["logprobs"]), (&json!(2), &json!(true)), "{row}");
         assert_eq!(answer.json()["choices"].as_array().map(Vec::len), Some(2), "{row}");
+        bed.expect_no_refusals().await;
+    }
+}
+
+/// Dropped thinking goes back in a translated request, and that has neither several answers nor
+/// probabilities. What the caller asks for is served, and the thinking is reported.
+#[tokio::test]
+async fn native_settings_are_honoured_if_the_client_dropped_its_thinking() {
+    let mut mismatches = Mismatches::default();
+    let omitted = "thinking_omitted=1;reason=shape";
+    for (row, settings, pointer, loss) in [
+        ("vllm", json!({"logprobs": true}), "/logprobs", omitted),
+        ("deepseek-v4", json!({"n": 2}), "/n", omitted),
+        (
+            "gemini 3",
+            json!({"generationConfig": {"responseLogprobs": true}}),
+            "/generationConfig/responseLogprobs",
+            "part_omitted=tool_call.signature;reason=unknown",
+        ),
+    ] {
+        let bed = TestBed::over(&[row]).await;
+        let mut test_client: Box<dyn TestClient> = match row {
+            "gemini 3" => Box::new(Gemini::dropping(Dropped::All)),
+            _ => Box::new(Chat::new(false)),
+        };
+        test_client.set_thinking(true);
+        test_client.offer_tool();
+        test_client.push_user("use one tool");
+        let (view, _) = bed.send(test_client.as_mut()).await;
+        test_client.push_results(&view.calls, "row green");
+        let mut request = test_client.next_request("some-model", false);
+        for (name, value) in settings.as_object().expect("settings") {
+            request.body[name] = value.clone();
+        }
+        let answer = send(&request, &bed.gateway.client).await;
+        mismatches.check(answer.status == 200, format!("{row}: {}", answer.text()));
+        let sent = bed.last_received(0).await.json();
+        mismatches.check_equal(row, sent.pointer(pointer), settings.pointer(pointer));
+        let losses = answer.header("x-throughline-loss");
+        mismatches.check_equal(row, losses, loss);
+        let turn = bed.gateway.turn_of(&answer).await;
+        mismatches.check_equal(row, text(&turn["lane"]), "through");
+        if loss == omitted {
+            mismatches.check_equal(row, block_fates(&turn), ["left_out shape"]);
+        }
+        bed.expect_no_refusals().await;
+    }
+    mismatches.assert_none();
+}
+
+/// The entries of the probabilities in a reply, streamed or whole.
+fn probabilities(answer: &Answer) -> Vec<Value> {
+    let text = answer.text();
+    let events = text.lines().filter_map(|line| line.strip_prefix("data: {"));
+    let mut replies: Vec<Value> =
+        events.map(|event| serde_json::from_str(&format!("{{{event}")).expect("JSON")).collect();
+    if replies.is_empty() {
+        replies.push(answer.json());
+    }
+    let entries =
+        replies.iter().flat_map(|reply| list(&reply["choices"][0]["logprobs"]["content"]));
+    entries.cloned().collect()
+}
+
+#[tokio::test]
+async fn probabilities_reach_the_client_streamed_and_whole() {
+    for row in ["openai", "vllm", "llamacpp", "deepseek-v4", "think-tags"] {
+        let bed = TestBed::over(&[row]).await;
+        let ask = async |stream: bool| {
+            let setting = json!({"logprobs": true, "top_logprobs": 2, "stream": stream});
+            let mut request = request("openai_chat", &setting, None);
+            // The body passes as it is, and this server has another switch for thinking.
+            if row == "deepseek-v4" {
+                request.body.as_object_mut().expect("a body").remove("reasoning_effort");
+            }
+            let answer = send(&request, &bed.gateway.client).await;
+            assert_eq!(answer.status, 200, "{row}: {}", answer.text());
+            answer
+        };
+        let whole = ask(false).await;
+        let streamed = ask(true).await;
+        let entries = probabilities(&whole);
+        let tokens: String = entries.iter().map(|entry| text(&entry["token"])).collect();
+        assert_eq!(whole.json()["choices"][0]["message"]["content"], tokens, "{row}");
+        assert!(!tokens.is_empty(), "{row}");
+        assert_eq!(probabilities(&streamed), entries, "{row}");
         bed.expect_no_refusals().await;
     }
 }

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use http::Method;
-use serde_json::Value;
+use serde_json::{Value, json};
 use throughline_testkit::{block_fates, wait_until};
 
 use crate::chat::Chat;
@@ -47,6 +47,33 @@ async fn dropped_reasoning_is_restored_after_a_restart() {
         bed.expect_no_refusals().await;
     }
     mismatches.assert_none();
+}
+
+/// In a long tool loop the model may have thought at its beginning only.
+#[tokio::test]
+async fn first_thinking_of_a_long_tool_loop_is_restored() {
+    let bed = TestBed::over(&["deepseek-v4"]).await;
+    let (client, model) = (&bed.gateway.client, "deepseek-v4");
+    let mut test_client = Chat::new(false);
+    test_client.set_thinking(true);
+    test_client.offer_tool();
+    test_client.push_user("use one tool");
+    let (view, answer) = send_turn(&mut test_client, client, model, false).await;
+    // The request can pass, unless something must go back.
+    assert_eq!(bed.gateway.turn_of(&answer).await["lane"], "through");
+    test_client.push_results(&view.calls, "row blue");
+    for at in 0..80 {
+        let id = format!("call_without_thinking_{at}");
+        let call = json!({"id": id, "type": "function",
+            "function": {"name": "lookup", "arguments": "{\"key\":\"9\"}"}});
+        let messages = &mut test_client.history().messages;
+        messages.push(json!({"role": "assistant", "content": null, "tool_calls": [call]}));
+        messages.push(json!({"role": "tool", "tool_call_id": id, "content": "row green"}));
+    }
+    send_turn(&mut test_client, client, model, false).await;
+    let sent = bed.last_received(0).await.body;
+    assert!(sent.contains("I need a row."), "{sent}");
+    bed.expect_no_refusals().await;
 }
 
 /// A turn is written at once, not at the end of an interval.

@@ -202,3 +202,18 @@ async fn refused_origin_is_logged_once_with_the_setting() {
         assert!(lines[0].contains(" WARN ") && lines[0].contains(hint), "{}", lines[0]);
     }
 }
+
+/// The page of docs/front-ends.md, at the address that the docs say, and as a file.
+#[tokio::test]
+async fn documented_page_may_use_the_documented_gateway() {
+    let docs = include_str!("../../../../docs/front-ends.md");
+    let origins = docs.lines().find(|line| line.starts_with("cors_origins")).expect("origins");
+    let (page, _) = docs.split_once("/page.html>").expect("the address of the page");
+    let (_, origin) = page.rsplit_once('<').expect("an address");
+    let a = Simulator::start("a").await;
+    let gateway = Gateway::start(BINARY, &format!("{origins}\n{}", backend("a", &a.url, ""))).await;
+    let allowed = preflight(&gateway, "/ndjson/chat", origin).await;
+    assert_eq!(allowed.header("access-control-allow-origin"), origin);
+    let file = preflight(&gateway, "/ndjson/chat", "null").await;
+    assert_eq!(file.header("access-control-allow-origin"), "");
+}

@@ -190,7 +190,7 @@ async fn stalled_backend_is_waited_for_once() {
     let answer = gateway.client.post("/v1/messages", &[], &other);
     let reply = throughline_testkit::ok_reply("application/json", "", crate::support::REPLY);
     let (answer, ()) = tokio::join!(answer, async {
-        // The first connection is the one that nobody answered.
+        // The first connection is the one without an answer.
         drop(a.next().await);
         a.next().await.answer(&reply).await;
     });

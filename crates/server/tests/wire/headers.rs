@@ -46,6 +46,14 @@ async fn dialect_headers_and_unknown_headers_are_sent() {
 }
 
 #[tokio::test]
+async fn header_that_the_provider_requires_is_added() {
+    let seen = received_with(&[("content-type", "application/json")]).await;
+    assert_eq!(seen.headers_named("anthropic-version"), ["2023-06-01"]);
+    let own = [("content-type", "application/json"), ("anthropic-version", "2026-10-21")];
+    assert_eq!(received_with(&own).await.headers_named("anthropic-version"), ["2026-10-21"]);
+}
+
+#[tokio::test]
 async fn hop_by_hop_headers_and_gateway_headers_are_not_sent() {
     let seen = received_with(&[
         ("content-type", "application/json"),

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use super::logprobs::Logprobs;
 use super::modes::ThinkingPlan;
 use super::openrouter::Format;
 use super::prompt;
@@ -61,6 +62,7 @@ impl Composer<'_> {
                 usage: streams_usage && !self.variant.always_sends_usage,
                 usage_at_end: self.variant.always_sends_usage,
                 obfuscation: self.variant.official && request.wants_obfuscation(),
+                logprobs: Logprobs::read(request, self.variant),
             },
         }
     }

@@ -2,6 +2,7 @@
 
 mod compose;
 mod dialogue;
+mod logprobs;
 mod messages;
 mod modes;
 mod openrouter;

@@ -326,6 +326,13 @@ fn check_official(request: &ParsedRequest, plan: &ThinkingPlan) -> Result<(), Re
             }
         }
     }
+    if given("top_logprobs") && request.get("logprobs") != &Value::Bool(true) {
+        return Err(refused(
+            "top_logprobs",
+            None,
+            "The 'top_logprobs' parameter is only allowed when 'logprobs' is enabled.",
+        ));
+    }
     if !rules.max_tokens && given("max_tokens") {
         return Err(unsupported("max_tokens", " Use 'max_completion_tokens' instead."));
     }

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
+use super::logprobs::Logprobs;
 use super::openrouter::Format;
 use super::variants::{CallSigning, ReasoningOutput};
 use crate::draft;
@@ -68,12 +69,16 @@ pub(crate) struct Form {
     pub(crate) usage_at_end: bool,
     /// Chunks are padded.
     pub(crate) obfuscation: bool,
+    /// The probabilities of the tokens, if the request asks for them.
+    pub(crate) logprobs: Option<Logprobs>,
 }
 
 /// The members of one delta, without the braces.
 struct Delta {
     members: String,
     tokens: u32,
+    /// The probabilities of its tokens, or null.
+    logprobs: Value,
 }
 
 impl Reply {
@@ -81,7 +86,8 @@ impl Reply {
     pub(crate) fn json(&self) -> Value {
         let choice = |(index, choice): (usize, &Choice)| {
             json!({ "index": index, "message": self.form.message(&choice.parts),
-                    "logprobs": null, "finish_reason": choice.finish_reason })
+                    "logprobs": self.form.logprobs(&choice.parts),
+                    "finish_reason": choice.finish_reason })
         };
         let choices: Vec<Value> = self.choices.iter().enumerate().map(choice).collect();
         let mut reply = json!({
@@ -100,13 +106,13 @@ impl Reply {
         let mut frames = Vec::new();
         for index in 0..self.choices.len() {
             let role = "\"role\":\"assistant\",\"content\":\"\"";
-            frames.push(self.chunk(index, role, None, 0));
+            frames.push(self.chunk(index, &Delta::head(role), None));
         }
         for (index, choice) in self.choices.iter().enumerate() {
             for delta in self.form.deltas(&choice.parts) {
-                frames.push(self.chunk(index, &delta.members, None, delta.tokens));
+                frames.push(self.chunk(index, &delta, None));
             }
-            frames.push(self.chunk(index, "", Some(choice.finish_reason), 0));
+            frames.push(self.chunk(index, &Delta::head(""), Some(choice.finish_reason)));
         }
         if self.form.usage {
             let tail = format!("\"choices\":[],\"usage\":{}}}\n\n", self.usage);
@@ -132,7 +138,8 @@ impl Reply {
     }
 
     /// Chunks are formatted by hand because a bench sends 200,000 of them.
-    fn chunk(&self, index: usize, members: &str, end: Option<&str>, tokens: u32) -> Frame {
+    fn chunk(&self, index: usize, delta: &Delta, end: Option<&str>) -> Frame {
+        let Delta { members, tokens, logprobs } = delta;
         let finish_reason = Value::from(end);
         let usage = match end {
             Some(_) if self.form.usage_at_end => format!(",\"usage\":{}", self.usage),
@@ -147,13 +154,23 @@ impl Reply {
             String::new()
         };
         let rest = format!(
-            "\"choices\":[{{\"index\":{index},\"delta\":{{{members}}},\"logprobs\":null,\"finish_reason\":{finish_reason}}}]{usage}{padding}}}\n\n"
+            "\"choices\":[{{\"index\":{index},\"delta\":{{{members}}},\"logprobs\":{logprobs},\"finish_reason\":{finish_reason}}}]{usage}{padding}}}\n\n"
         );
-        self.frame(&rest, tokens)
+        self.frame(&rest, *tokens)
     }
 }
 
 impl Form {
+    /// The probabilities of a whole reply: of its content, and where the server has them, of its
+    /// reasoning.
+    fn logprobs(&self, parts: &[Part]) -> Value {
+        let Some(logprobs) = &self.logprobs else {
+            return Value::Null;
+        };
+        let deltas = self.deltas(parts);
+        logprobs.join(deltas.iter().map(|delta| &delta.logprobs))
+    }
+
     /// The message of a choice.
     fn message(&self, parts: &[Part]) -> Value {
         let mut message = Map::new();
@@ -299,7 +316,7 @@ impl Form {
                         false => text.clone(),
                     };
                     let texts = draft::deltas(&text);
-                    deltas.extend(texts.map(|text| Delta::new(member("content", text))));
+                    deltas.extend(texts.map(|text| self.content_delta(text)));
                 }
                 Part::Thought { text, .. }
                     if self.reasoning_output == ReasoningOutput::Thoughts =>
@@ -327,6 +344,13 @@ impl Form {
             }
         }
         deltas
+    }
+
+    /// A piece of the answer.
+    fn content_delta(&self, text: &str) -> Delta {
+        let logprobs =
+            self.logprobs.as_ref().map_or(Value::Null, |logprobs| logprobs.content(text));
+        Delta { logprobs, ..Delta::new(member("content", text)) }
     }
 
     fn thought_deltas(&self, part: &Part, index: usize, deltas: &mut Vec<Delta>) {
@@ -362,7 +386,9 @@ impl Form {
             let early = early.filter(|_| at == 0);
             let block = self.signature_delta(&signed(piece, early), index);
             members.extend(block.map(|block| block.members));
-            deltas.push(Delta::new(members.join(",")));
+            let logprobs =
+                self.logprobs.as_ref().map_or(Value::Null, |logprobs| logprobs.reasoning(piece));
+            deltas.push(Delta { logprobs, ..Delta::new(members.join(",")) });
         }
         if let (Some(signature), None) = (signature, early)
             && let Some(block) = self.signature_delta(&signed("", Some(signature)), index)
@@ -388,7 +414,7 @@ impl Form {
         {
             members.shift_remove(self.format.member);
         }
-        Some(Delta { members: format!("\"{}\":[{block}]", self.signature_member()), tokens: 0 })
+        Some(Delta::head(&format!("\"{}\":[{block}]", self.signature_member())))
     }
 
     fn call_deltas(&self, part: &Part, index: usize, deltas: &mut Vec<Delta>) {
@@ -445,7 +471,12 @@ impl Part {
 
 impl Delta {
     fn new(members: String) -> Self {
-        Self { members, tokens: 1 }
+        Self { members, tokens: 1, logprobs: Value::Null }
+    }
+
+    /// A delta without a token of the model.
+    fn head(members: &str) -> Self {
+        Self { tokens: 0, ..Self::new(members.to_owned()) }
     }
 }
 

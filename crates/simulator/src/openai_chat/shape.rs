@@ -55,7 +55,7 @@ const BODY: Shape = ClosedWhen(
         optional("max_tokens", Integer(1, i64::MAX)),
         optional("n", When(OFFICIAL, &Integer(1, MAX_CHOICES), &Integer(1, i64::MAX))),
         optional("seed", INTEGER),
-        optional("top_logprobs", Integer(0, i64::MAX)),
+        optional("top_logprobs", When(OFFICIAL, &Integer(0, 20), &Integer(0, i64::MAX))),
         optional("logprobs", Boolean),
         optional("temperature", Number(0.0, 2.0)),
         optional("top_p", Number(0.0, 1.0)),

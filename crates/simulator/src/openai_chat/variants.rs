@@ -44,6 +44,8 @@ pub struct Variant {
     pub(crate) sends_whole_calls: bool,
     /// The usage reports reasoning tokens separately.
     pub(crate) reports_reasoning_tokens: bool,
+    /// The tokens of the reasoning have probabilities, too.
+    pub(crate) logprobs_of_reasoning: bool,
     /// The finish reason of a reply with calls.
     pub(crate) calls_finish_reason: &'static str,
     /// The dialect row with the error body of its refusals.
@@ -137,6 +139,7 @@ const OPENAI: Variant = Variant {
     sends_empty_content: false,
     sends_whole_calls: false,
     reports_reasoning_tokens: true,
+    logprobs_of_reasoning: false,
     calls_finish_reason: "tool_calls",
     dialect: &DIALECT,
 };
@@ -164,6 +167,7 @@ static VARIANTS: &[Variant] = &[
         switches: &[Thinking, Effort],
         // Their own three, and two aliases.
         efforts: &["low", "medium", "high", "xhigh", "max"],
+        logprobs_of_reasoning: true,
         ..COMPATIBLE
     },
     Variant {
@@ -171,6 +175,7 @@ static VARIANTS: &[Variant] = &[
         reasoning_input: ReasoningInput::Forbidden,
         refuses_schemas: true,
         switches: &[],
+        logprobs_of_reasoning: true,
         ..COMPATIBLE
     },
     Variant {

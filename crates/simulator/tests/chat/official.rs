@@ -80,6 +80,8 @@ async fn openai_rejects_sampling_with_effort_on_gpt_6() {
             (&json!(key), &json!("unsupported_parameter"))
         );
         refuse(&server, "", &set(body.clone(), "reasoning_effort", "low"), &words).await;
+        // The alternatives of a token need its probability.
+        let body = if key == "top_logprobs" { set(body, "logprobs", true) } else { body };
         accept(&server, "", &set(body.clone(), "reasoning_effort", "none")).await;
         accept(&server, "", &set(body, "model", "gpt-5.4")).await;
     }

@@ -7,8 +7,8 @@ use throughline_simulator::{Options, Variant};
 
 use crate::common::Server;
 use crate::support::{
-    VARIANTS, accept, append, ask, asking, assemble, chunks, essence, lookup, message, plain, set,
-    streamed,
+    VARIANTS, accept, append, ask, asking, assemble, chunks, essence, lookup, message, plain,
+    refuse, set, streamed,
 };
 
 const TEXTS: [&str; 9] = [
@@ -192,6 +192,41 @@ async fn n_choices_are_n_different_answers() {
     assert_eq!(whole["choices"].as_array().unwrap().len(), 3);
     let found = assemble(&chunks(&ask(&server, "", &streamed(&body)).await));
     assert_eq!(found, essence(&whole));
+}
+
+#[tokio::test]
+async fn probabilities_of_a_stream_are_those_of_the_whole_reply() {
+    let server = Server::strict().await;
+    for (variant, model, members) in [
+        ("openai", "gpt-4o", &["content"][..]),
+        ("vllm", "qwen3", &["content"]),
+        ("deepseek-v4", "deepseek-v4-pro", &["content", "reasoning_content"]),
+    ] {
+        let body = set(plain(model, "hello there"), "logprobs", true);
+        let body = set(body, "top_logprobs", 2);
+        let whole = accept(&server, variant, &body).await["choices"][0].clone();
+        let streamed = chunks(&ask(&server, variant, &set(body, "stream", true)).await);
+        for name in members {
+            let entries = |choice: &Value| choice["logprobs"][name].as_array().cloned();
+            let found: Vec<Value> =
+                streamed.iter().flat_map(|one| entries(&one["choices"][0])).flatten().collect();
+            assert_eq!(Some(&found), entries(&whole).as_ref(), "{variant} {name}");
+            let tokens: String = found.iter().map(|one| one["token"].as_str().unwrap()).collect();
+            assert_eq!(whole["message"][name], tokens, "{variant} {name}");
+            for entry in &found {
+                assert!(entry["logprob"].as_f64().is_some_and(|logprob| logprob < 0.0), "{entry}");
+                let likeliest = &entry["top_logprobs"];
+                assert_eq!(likeliest.as_array().map(Vec::len), Some(2), "{entry}");
+                assert_eq!(likeliest[0]["token"], entry["token"]);
+                let bytes = entry["token"].as_str().map(|token| json!(token.as_bytes()));
+                assert_eq!(Some(&entry["bytes"]), bytes.as_ref());
+            }
+        }
+    }
+    let unasked = accept(&server, "openai", &plain("gpt-4o", "hello there")).await;
+    assert_eq!(unasked["choices"][0].get("logprobs"), Some(&Value::Null));
+    let alone = set(plain("gpt-4o", "hello there"), "top_logprobs", 2);
+    refuse(&server, "openai", &alone, "only allowed when 'logprobs' is enabled").await;
 }
 
 #[tokio::test]

@@ -44,6 +44,12 @@ fn is_conflict(error: &sqlx::Error) -> bool {
 }
 
 async fn apply(to: &mut impl Statements, commit: &Commit) -> Result<Outcome, sqlx::Error> {
+    // A repeated request finds its run, whatever has changed since.
+    if let Some(run) = &commit.start
+        && let Some(run) = repeated_run(to, run).await?
+    {
+        return Ok(Outcome::Repeated { run });
+    }
     if let Some(reference) = &commit.reference
         && !add_reference(to, reference).await?
     {
@@ -62,7 +68,8 @@ async fn apply(to: &mut impl Statements, commit: &Commit) -> Result<Outcome, sql
         }
     }
     if let Some(run) = &commit.start {
-        let outcome = start_run(to, run).await?;
+        let moved = commit.moves.as_ref().map(|moves| &moves.reference);
+        let outcome = start_run(to, run, moved).await?;
         if outcome != Outcome::Written {
             return Ok(outcome);
         }
@@ -147,15 +154,24 @@ async fn active_run(
     rows.into_iter().next().map(|mut row| row.text()).transpose()
 }
 
-async fn start_run(to: &mut impl Statements, run: &Run) -> Result<Outcome, sqlx::Error> {
-    if let Some(name) = &run.name {
-        let known = "SELECT id FROM run WHERE owner = $1 AND scope = $2 AND name = $3";
-        let rows = to.fetch(known, values![&*run.owner, &*run.scope, &**name]).await?;
-        if let Some(mut row) = rows.into_iter().next() {
-            return Ok(Outcome::Repeated { run: row.text()? });
-        }
-    }
+/// The run that has the name of this one.
+async fn repeated_run(to: &mut impl Statements, run: &Run) -> Result<Option<String>, sqlx::Error> {
+    let Some(name) = &run.name else {
+        return Ok(None);
+    };
+    let known = "SELECT id FROM run WHERE owner = $1 AND scope = $2 AND name = $3";
+    let rows = to.fetch(known, values![&*run.owner, &*run.scope, &**name]).await?;
+    rows.into_iter().next().map(|mut row| row.text()).transpose()
+}
+
+/// Starts a run. `moved` is a reference that is known to have no run in progress.
+async fn start_run(
+    to: &mut impl Statements,
+    run: &Run,
+    moved: Option<&String>,
+) -> Result<Outcome, sqlx::Error> {
     if let Some(reference) = &run.reference
+        && Some(reference) != moved
         && let Some(run) = active_run(to, reference).await?
     {
         return Ok(Outcome::Busy { run });
@@ -181,7 +197,9 @@ async fn start_run(to: &mut impl Statements, run: &Run) -> Result<Outcome, sqlx:
     Ok(Outcome::Written)
 }
 
-/// Inserts or replaces a node.
+/// Inserts or replaces a node. The jump of a node of a project goes to its parent, or as far as the
+/// last two jumps of its parent together if those are equally long. So jumps of all lengths follow
+/// each other, and the way to any node before it has few steps.
 async fn put_node(to: &mut impl Statements, node: &Node) -> Result<(), sqlx::Error> {
     let outside = ProjectNode::default();
     let inside = node.in_project.as_ref();
@@ -189,12 +207,24 @@ async fn put_node(to: &mut impl Statements, node: &Node) -> Result<(), sqlx::Err
     to.execute(
         "INSERT INTO node (id, parent, owner, created, expires, open, size, sealed, project, facts,
             has_thinking, thinking_token_count, encrypted_thinking_content,
-            encrypted_thinking_signature)
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
+            encrypted_thinking_signature, depth, jump)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14,
+            CASE WHEN $9 IS NOT NULL THEN
+                coalesce((SELECT depth + 1 FROM node WHERE id = $2), 0)
+            END,
+            CASE WHEN $9 IS NOT NULL THEN (
+                SELECT CASE WHEN parent.depth - far.depth = far.depth - farther.depth
+                    THEN far.jump ELSE parent.id END
+                FROM node AS parent
+                LEFT JOIN node AS far ON far.id = parent.jump
+                LEFT JOIN node AS farther ON farther.id = far.jump
+                WHERE parent.id = $2
+            ) END)
          ON CONFLICT (id) DO UPDATE SET parent = $2, owner = $3, created = $4, expires = $5,
             open = $6, size = node.size - length(node.sealed) + $7, sealed = $8, project = $9,
             facts = $10, has_thinking = $11, thinking_token_count = $12,
-            encrypted_thinking_content = $13, encrypted_thinking_signature = $14",
+            encrypted_thinking_content = $13, encrypted_thinking_signature = $14,
+            depth = excluded.depth, jump = excluded.jump",
         values![
             &*node.id,
             node.parent.clone(),

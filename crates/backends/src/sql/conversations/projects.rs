@@ -7,6 +7,7 @@ use throughline_gateway::thinking::store::StoreFuture;
 
 use super::rows::{self, NODE, PROJECT, REFERENCE, to_json};
 use super::{SqlConversations, read_error, write_error};
+use crate::sql::many_rows::{self, MAX_ROWS};
 use crate::sql::{Database, Statements, WriteTransaction, values};
 
 impl<D: Database> SqlConversations<D> {
@@ -114,6 +115,22 @@ impl<D: Database> ProjectStore for SqlConversations<D> {
             let statement = "UPDATE node SET facts = $1 WHERE id = $2 AND project IS NOT NULL";
             let changed = self.database.run(statement, values).await.map_err(write_error)?;
             Ok(changed > 0)
+        })
+    }
+
+    fn node_facts(&self, ids: &[String]) -> StoreFuture<'_, Vec<(String, NodeFacts)>> {
+        let ids = ids.to_vec();
+        Box::pin(async move {
+            let mut facts = Vec::with_capacity(ids.len());
+            for some in ids.chunks(MAX_ROWS) {
+                let (some, values) = many_rows::one_of(some);
+                let statement = format!(
+                    "SELECT id, facts FROM node WHERE project IS NOT NULL AND id IN {some}"
+                );
+                let found = self.database.read(&statement, values).await.map_err(read_error)?;
+                facts.extend(rows::all(found, rows::node_facts).map_err(read_error)?);
+            }
+            Ok(facts)
         })
     }
 

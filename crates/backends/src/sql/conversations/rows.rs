@@ -3,7 +3,7 @@
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use throughline_conversations::store::{
-    Branch, Node, Piece, Project, ProjectNode, Reference, Run, RunStatus,
+    Branch, Node, NodeFacts, Piece, Project, ProjectNode, Reference, Run, RunStatus,
 };
 
 use crate::sql::Row;
@@ -55,6 +55,10 @@ pub(super) fn node(mut row: Row) -> Result<Node, sqlx::Error> {
         node.in_project = Some(ProjectNode { project, facts, ..inside });
     }
     Ok(node)
+}
+
+pub(super) fn node_facts(mut row: Row) -> Result<(String, NodeFacts), sqlx::Error> {
+    Ok((row.text()?, from_json(&row.text()?)?))
 }
 
 pub(super) fn reference(mut row: Row) -> Result<Reference, sqlx::Error> {

@@ -1,5 +1,6 @@
 //! Runs and their logs.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use throughline_conversations::store::{LogPiece, Piece, Run, RunStore};
@@ -7,7 +8,11 @@ use throughline_gateway::thinking::store::StoreFuture;
 
 use super::rows::{self, PIECE, RUN};
 use super::{SqlConversations, read_error, write_error};
+use crate::sql::many_rows::{self, MAX_ROWS};
 use crate::sql::{Database, Statements, Value, WriteTransaction, values};
+
+/// The shortest time between two records of readers of a run.
+const MIN_READ_INTERVAL_MS: u64 = 250;
 
 impl<D: Database> SqlConversations<D> {
     async fn find_runs(&self, rest: &str, values: Vec<Value>) -> Result<Vec<Run>, sqlx::Error> {
@@ -16,17 +21,43 @@ impl<D: Database> SqlConversations<D> {
     }
 
     async fn write_log(&self, pieces: Vec<LogPiece>) -> Result<Vec<bool>, sqlx::Error> {
-        // A piece is written only if its run is in progress under its epoch.
-        let insert = "INSERT INTO log (run, first, last, sealed)
-             SELECT $1, $2, $3, $4 FROM run WHERE id = $1 AND epoch = $5 AND status = 'running'";
+        let mut runs: Vec<String> = pieces.iter().map(|piece| piece.run.clone()).collect();
+        // Two processes that lock the same runs do not wait for each other in a circle.
+        runs.sort_unstable();
+        runs.dedup();
         let mut transaction = self.database.begin().await?;
-        let mut written = Vec::with_capacity(pieces.len());
-        for LogPiece { run, epoch, piece } in pieces {
-            let values = values![run, piece.first, piece.last, piece.sealed, epoch];
-            written.push(transaction.execute(insert, values).await? > 0);
+        let mut epochs = HashMap::with_capacity(runs.len());
+        for runs in runs.chunks(MAX_ROWS) {
+            let (runs, values) = many_rows::one_of(runs);
+            // No process may take a run over or end it until the pieces are written.
+            let statement = format!(
+                "SELECT id, epoch FROM run WHERE id IN {runs} AND status = 'running' ORDER BY id {}",
+                D::HOLD
+            );
+            for mut row in transaction.fetch(&statement, values).await? {
+                epochs.insert(row.text()?, row.number()?);
+            }
         }
+        let is_writable = |piece: &LogPiece| epochs.get(&piece.run) == Some(&piece.epoch);
+        let written: Vec<bool> = pieces.iter().map(is_writable).collect();
+        let writable = pieces.into_iter().filter(is_writable);
+        let rows = writable.map(|LogPiece { run, piece, .. }| {
+            [run.into(), piece.first.into(), piece.last.into(), piece.sealed.into()]
+        });
+        let table = "log (run, first, last, sealed)";
+        many_rows::insert(&mut transaction, table, rows.collect()).await?;
         transaction.commit().await?;
         Ok(written)
+    }
+
+    async fn read_active_runs(&self, references: &[String]) -> Result<Vec<Run>, sqlx::Error> {
+        let mut active = Vec::new();
+        for references in references.chunks(MAX_ROWS) {
+            let (references, values) = many_rows::one_of(references);
+            let rest = format!("WHERE reference IN {references} AND status = 'running'");
+            active.extend(self.find_runs(&rest, values).await?);
+        }
+        Ok(active)
     }
 
     async fn read_abandoned(
@@ -74,15 +105,7 @@ impl<D: Database> RunStore for SqlConversations<D> {
 
     fn active_runs(&self, references: &[String]) -> StoreFuture<'_, Vec<Run>> {
         let references = references.to_vec();
-        Box::pin(async move {
-            let mut active = Vec::new();
-            for reference in references {
-                let rest = "WHERE reference = $1 AND status = 'running'";
-                let found = self.find_runs(rest, values![reference]).await.map_err(read_error)?;
-                active.extend(found);
-            }
-            Ok(active)
-        })
+        Box::pin(async move { self.read_active_runs(&references).await.map_err(read_error) })
     }
 
     fn beat(&self, instance: &str) -> StoreFuture<'_, ()> {
@@ -142,6 +165,31 @@ impl<D: Database> RunStore for SqlConversations<D> {
                 "SELECT id FROM run WHERE instance = $1 AND stop = 1 AND status = 'running'";
             let found = self.database.read(statement, values).await.map_err(read_error)?;
             rows::all(found, |mut row| row.text()).map_err(read_error)
+        })
+    }
+
+    fn record_reader(&self, id: &str) -> StoreFuture<'_, ()> {
+        let values = values![id, MIN_READ_INTERVAL_MS];
+        Box::pin(async move {
+            let now = D::NOW;
+            // Many readers cost as many writes as one.
+            let statement = format!(
+                "UPDATE run SET read_at = {now} WHERE id = $1 AND status = 'running'
+                 AND coalesce(read_at, 0) < {now} - $2"
+            );
+            self.database.run(&statement, values).await.map(drop).map_err(write_error)
+        })
+    }
+
+    fn last_read(&self, id: &str) -> StoreFuture<'_, Option<Duration>> {
+        let values = values![id];
+        Box::pin(async move {
+            let now = D::NOW;
+            let statement =
+                format!("SELECT {now} - read_at FROM run WHERE id = $1 AND read_at IS NOT NULL");
+            let found = self.database.read(&statement, values).await.map_err(read_error)?;
+            let ages = rows::all(found, |mut row| row.number()).map_err(read_error)?;
+            Ok(ages.first().map(|age| Duration::from_millis(*age)))
         })
     }
 

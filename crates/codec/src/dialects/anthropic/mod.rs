@@ -82,7 +82,7 @@ static DEFAULTS: ClientDefaults = ClientDefaults {
         (LossSubject::Output, "output_config.format"),
         (LossSubject::Stop, "stop_sequences"),
         (LossSubject::Message, "messages"),
-        (LossSubject::MediaFile, "source.file_id"),
+        (LossSubject::MediaFile, "file_id"),
     ],
     ..ClientDefaults::PLAIN
 };
@@ -175,10 +175,6 @@ impl UpstreamDialect for Anthropic {
 
     fn list_query(&self) -> Option<&'static str> {
         Some("limit=1000")
-    }
-
-    fn list_headers(&self) -> Vec<(&'static str, String)> {
-        vec![("anthropic-version", VERSION_WITH_SAMPLING.to_owned())]
     }
 
     fn read_models(&self, answer: &Value) -> Vec<ModelCard> {

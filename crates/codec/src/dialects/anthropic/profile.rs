@@ -2,7 +2,7 @@
 
 use throughline_canonical::{Effort, ThinkingForm};
 
-use super::MAX_TOOL_NAME;
+use super::{MAX_TOOL_NAME, VERSION_WITH_SAMPLING};
 use crate::dialects::profile::{
     BlockRules, BreakpointRules, BudgetFor, MessageOrder, Models, Profile, Replay, Server, Shows,
     ThinkingControls, ToolNames,
@@ -20,6 +20,7 @@ const PLAIN: Profile = Profile {
     server: Server::Plain,
     models_path: "/v1/models",
     key_header: "x-api-key",
+    headers: &[("anthropic-version", VERSION_WITH_SAMPLING)],
     replay: Replay::SIGNED_BLOCKS,
     thinking: ThinkingControls {
         between_tools: true,
@@ -38,12 +39,14 @@ const PLAIN: Profile = Profile {
     order: MessageOrder::Turns,
     blocks: BlockRules::Native,
     misses_earlier_thinking: false,
+    keeps_responses: false,
     signs_calls: false,
     tool_names: ToolNames::Plain { max: MAX_TOOL_NAME },
     raw_text: false,
     thinking_tags: None,
     model_in_path: false,
     reasoning_dialect: None,
+    stores_replies: false,
     cache_breakpoints: BreakpointRules {
         taken_by: Models::All,
         needed_by: Models::All,

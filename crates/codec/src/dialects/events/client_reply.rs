@@ -4,13 +4,11 @@ use std::borrow::Cow;
 
 use throughline_canonical::{Block, BlockStart, Delta, Event, Reply, Request, Show};
 
+use crate::dialects::shared::arguments::EMPTY_OBJECT;
 use crate::dialects::shared::keep_alive;
 use crate::dialects::shared::number::write_number;
 use crate::dialects::{ReplyIdentity, ReplyWriter};
 use crate::json::escape_bytes;
-
-/// The arguments of a call that has none.
-const NO_ARGUMENTS: &str = "{}";
 
 /// Writes one reply.
 #[derive(Default)]
@@ -64,7 +62,7 @@ impl Writer {
             }
             Event::BlockEnded { index } if self.bare.contains(index) => {
                 self.bare.retain(|bare| bare != index);
-                let delta = Delta::ToolArguments(NO_ARGUMENTS.into());
+                let delta = Delta::ToolArguments(EMPTY_OBJECT.into());
                 self.write("block_delta", &Event::BlockDelta { index: *index, delta }, out);
             }
             _ => {}
@@ -177,7 +175,7 @@ impl ReplyWriter for Writer {
             if let Block::ToolCall { arguments, .. } = block
                 && arguments.is_empty()
             {
-                arguments.push_str(NO_ARGUMENTS);
+                arguments.push_str(EMPTY_OBJECT);
             }
         }
         if self.hidden {

@@ -16,6 +16,7 @@ use super::passthrough::Passthrough;
 use crate::dialects::client_defaults::ClientDefaults;
 use crate::dialects::profile::{Profile, Server};
 use crate::dialects::raw_reply::RawShape;
+use crate::dialects::shared::arguments::or_empty_object;
 use crate::dialects::shared::losses::lost_part;
 pub(crate) use crate::dialects::shared::losses::{adapt, omit};
 use crate::dialects::shared::members::read_count;
@@ -230,11 +231,7 @@ pub(crate) fn quote_into(text: &str, out: &mut String) {
 /// Writes arguments as an object on one line. Returns false if they are not an object; then they
 /// are wrapped as `{"arguments": "..."}`.
 pub(crate) fn arguments_into(arguments: &str, out: &mut String) -> bool {
-    let trimmed = arguments.trim();
-    if trimmed.is_empty() {
-        out.push_str("{}");
-        return true;
-    }
+    let trimmed = or_empty_object(arguments).trim();
     if validate(trimmed.as_bytes(), ARGUMENTS_DEPTH) != Ok(Kind::Object) {
         out.push_str("{\"arguments\":");
         quote_into(arguments, out);

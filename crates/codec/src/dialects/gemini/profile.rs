@@ -34,6 +34,7 @@ const PLAIN: Profile = Profile {
     server: server(false, false),
     models_path: "/v1beta/models",
     key_header: "x-goog-api-key",
+    headers: &[],
     replay: Replay { text: Treatment::Verbatim, ..Replay::NOTHING.with_signed_calls() },
     thinking: ThinkingControls {
         automatic: &[None, Some(ThinkingForm::Budget)],
@@ -46,6 +47,7 @@ const PLAIN: Profile = Profile {
     order: MessageOrder::Turns,
     blocks: BlockRules::None,
     misses_earlier_thinking: false,
+    keeps_responses: false,
     signs_calls: true,
     tool_names: ToolNames::Dotted { max: MAX_TOOL_NAME },
     raw_text: false,
@@ -53,5 +55,6 @@ const PLAIN: Profile = Profile {
     model_in_path: true,
     reasoning_dialect: None,
     cache_breakpoints: BreakpointRules::NONE,
+    stores_replies: false,
     for_unsigned: None,
 };

@@ -6,6 +6,7 @@ use throughline_canonical::{
 };
 
 use super::{OllamaSession, errors};
+use crate::dialects::shared::arguments::or_empty_object;
 use crate::dialects::shared::extensions;
 use crate::dialects::shared::hidden_reasoning::NOTICE;
 use crate::dialects::shared::open_blocks::OpenBlocks;
@@ -214,8 +215,7 @@ fn write_call(id: &str, name: &str, arguments: &str, number: usize, out: &mut Ve
     out.extend_from_slice(format!(",\"function\":{{\"index\":{number},\"name\":").as_bytes());
     quote_bytes(name, out);
     out.extend_from_slice(b",\"arguments\":");
-    match arguments.trim() {
-        "" => out.extend_from_slice(b"{}"),
+    match or_empty_object(arguments).trim() {
         text if matches!(validate(text.as_bytes(), usize::MAX), Ok(Kind::Object)) => {
             // A line break would end the line; in JSON it is only white space.
             out.extend(text.bytes().filter(|byte| !matches!(byte, b'\n' | b'\r')));

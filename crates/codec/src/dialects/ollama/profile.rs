@@ -12,6 +12,7 @@ pub(super) static PROFILES: [Profile; 1] = [Profile {
     server: Server::Plain,
     models_path: "/api/tags",
     key_header: BEARER,
+    headers: &[],
     replay: Replay::PRESENT_TURN,
     thinking: ThinkingControls {
         on: SwitchOn::Always,
@@ -22,6 +23,7 @@ pub(super) static PROFILES: [Profile; 1] = [Profile {
     order: MessageOrder::ResultsAfterCalls,
     blocks: BlockRules::None,
     misses_earlier_thinking: false,
+    keeps_responses: false,
     signs_calls: false,
     tool_names: ToolNames::Any,
     raw_text: true,
@@ -29,5 +31,6 @@ pub(super) static PROFILES: [Profile; 1] = [Profile {
     model_in_path: false,
     reasoning_dialect: None,
     cache_breakpoints: BreakpointRules::NONE,
+    stores_replies: false,
     for_unsigned: None,
 }];

@@ -31,6 +31,7 @@ fn profile_of(variant: &'static Variant) -> Profile {
         server: Server::Chat(variant),
         models_path: variant.models_path,
         key_header: BEARER,
+        headers: &[],
         replay: match variant.call_signature {
             CallSignature::Nowhere => replay,
             CallSignature::ExtraContent | CallSignature::ProviderFields => {
@@ -41,6 +42,7 @@ fn profile_of(variant: &'static Variant) -> Profile {
         order: MessageOrder::ResultsAfterCalls,
         blocks: if passes_blocks_on { BlockRules::PassedOn } else { BlockRules::None },
         misses_earlier_thinking: variant.replay == variants::Replay::ReasoningContentAlways,
+        keeps_responses: false,
         signs_calls: variant.call_signature != CallSignature::Nowhere,
         tool_names: match variant.official {
             true => ToolNames::Plain { max: OPENAI_MAX_NAME },
@@ -51,6 +53,7 @@ fn profile_of(variant: &'static Variant) -> Profile {
         model_in_path: false,
         reasoning_dialect: variant.official.then_some("openai_responses"),
         cache_breakpoints: variant.cache_breakpoints,
+        stores_replies: false,
         for_unsigned: None,
     }
 }

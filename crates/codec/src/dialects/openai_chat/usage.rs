@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn litellm_says_what_its_provider_keeps_for_an_hour() {
+    fn litellm_usage_reports_one_hour_cache_writes() {
         let usage = r#"{"prompt_tokens":10,"completion_tokens":5,"prompt_tokens_details":{"cached_tokens":4,"cache_creation_tokens":3,"cache_creation_token_details":{"ephemeral_5m_input_tokens":1,"ephemeral_1h_input_tokens":2}}}"#;
         let found = read(usage.as_bytes(), &(0..usage.len()), find("litellm")).unwrap();
         assert_eq!((found.cache_write, found.cache_write_1h), (Some(3), Some(2)));

@@ -99,6 +99,13 @@ pub(super) fn refused_reasoning(status: u16, body: &[u8]) -> Option<RefusalKind>
     }
 }
 
+/// Recognises an error about a stored response that the provider does not have.
+pub(super) fn has_lost_reply(status: u16, body: &[u8]) -> bool {
+    let value: Value = serde_json::from_slice(body).unwrap_or_default();
+    let code = value.pointer("/error/code").and_then(Value::as_str);
+    matches!(status, 400 | 404) && code == Some("previous_response_not_found")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

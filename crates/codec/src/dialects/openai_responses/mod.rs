@@ -171,6 +171,10 @@ impl UpstreamDialect for OpenAiResponses {
         errors::refused_reasoning(status, body).map(Refusal::from)
     }
 
+    fn has_lost_reply(&self, status: u16, body: &[u8]) -> bool {
+        errors::has_lost_reply(status, body)
+    }
+
     fn refused_setting(&self, status: u16, body: &[u8]) -> Option<RefusedSetting> {
         let message = errors::read(status, body).message;
         refused_setting::in_openai_text(&openai_errors::parameter(body), &message)

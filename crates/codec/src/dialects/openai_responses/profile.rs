@@ -8,12 +8,17 @@ use crate::dialects::profile::{
 };
 use crate::dialects::shared::tool_names::OPENAI_MAX_NAME;
 
+/// Any server of the dialect, and those that are known to keep responses.
+pub(super) static PROFILES: [Profile; 2] =
+    [PLAIN, Profile { name: "openai", keeps_responses: true, ..PLAIN }];
+
 /// Reasoning items go back unchanged.
-pub(super) static PROFILES: [Profile; 1] = [Profile {
+const PLAIN: Profile = Profile {
     name: "",
     server: Server::Plain,
     models_path: "/v1/models",
     key_header: BEARER,
+    headers: &[],
     replay: Replay { text: Treatment::Verbatim, ..Replay::SIGNED_BLOCKS },
     thinking: ThinkingControls {
         efforts: &Effort::ALL,
@@ -25,6 +30,7 @@ pub(super) static PROFILES: [Profile; 1] = [Profile {
     order: MessageOrder::Turns,
     blocks: BlockRules::None,
     misses_earlier_thinking: true,
+    keeps_responses: false,
     signs_calls: false,
     tool_names: ToolNames::Plain { max: OPENAI_MAX_NAME },
     raw_text: false,
@@ -32,5 +38,6 @@ pub(super) static PROFILES: [Profile; 1] = [Profile {
     model_in_path: false,
     reasoning_dialect: None,
     cache_breakpoints: BreakpointRules::OPENAI,
+    stores_replies: true,
     for_unsigned: None,
-}];
+};

@@ -1,6 +1,7 @@
 //! The `extensions` member of whole replies in open dialects: the reasoning and calls that a stream
 //! would have sent.
 
+use crate::dialects::shared::arguments::or_empty_object;
 use serde_json::{Value, json};
 use throughline_canonical::{Block, Reply};
 
@@ -32,10 +33,7 @@ pub(crate) fn write(reply: &Reply, hidden: bool) -> Option<Value> {
 
 /// The three chunks that a stream sends for a call.
 fn call(id: &str, name: &str, arguments: &str) -> [Value; 3] {
-    let arguments = match arguments.trim() {
-        "" => "{}",
-        _ => arguments,
-    };
+    let arguments = or_empty_object(arguments);
     [
         json!({"type": "start", "tool_call_id": id, "tool_name": name}),
         json!({"type": "args", "tool_call_id": id, "delta": arguments}),

@@ -71,6 +71,15 @@ pub(crate) fn omit_foreign_members(request: &Request, own: &str, losses: &mut Ve
     }
 }
 
+/// The loss of a block that only another dialect has. One that is a file in its provider's store is a
+/// part of what the model has to read.
+pub(crate) fn foreign_block(value: &Value) -> Loss {
+    match value.get("file_id") {
+        Some(Value::String(_)) => Loss::of_part(LossSubject::MediaFile, LossReason::ForeignFile),
+        _ => Loss::of_part(LossSubject::Block, LossReason::ForeignDialect),
+    }
+}
+
 /// Records that a request asks for the probabilities of tokens, which no canonical reply has.
 pub(crate) fn omit_logprobs(losses: &mut Vec<Loss>) {
     omit(losses, LossSubject::Logprobs, LossReason::NoWord);

@@ -3,9 +3,11 @@
 //! A reader of provider replies starts with [`reply_framing`] and [`block_emitter`], a writer of
 //! client replies with [`open_blocks`].
 
+pub mod arguments;
 pub(crate) mod block_emitter;
 pub(crate) mod cache_control;
 pub(crate) mod canonical_request;
+pub(crate) mod chunk_framing;
 pub mod custom_tools;
 pub(crate) mod error_codes;
 pub(crate) mod extensions;
@@ -21,6 +23,7 @@ pub(crate) mod members;
 pub(crate) mod model_card;
 pub(crate) mod names;
 pub(crate) mod number;
+mod objects;
 pub(crate) mod open_blocks;
 pub(crate) mod openai_annotations;
 pub(crate) mod openai_errors;

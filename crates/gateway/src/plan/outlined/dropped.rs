@@ -133,7 +133,7 @@ impl DropFinder<'_> {
         before.chain(after).any(|message| message.thinking_count() > 0)
     }
 
-    /// The messages with a block that nobody is known to have made. The client may have damaged it.
+    /// The messages with a block of unknown origin. The client may have damaged it.
     fn messages_with_unknown_blocks(&self, verdicts: &[Verdict]) -> HashSet<usize> {
         let is_unknown = |verdict: &Verdict| match verdict {
             Verdict::Send { .. } => false,

@@ -73,7 +73,7 @@ impl Gateway {
 }
 
 impl SealedBlock {
-    /// Decides what becomes of the block, given the memory's verdict.
+    /// Decides the fate of the block, given the memory's verdict.
     pub(crate) fn judge(
         self,
         verdict: &Verdict,
@@ -89,15 +89,13 @@ impl SealedBlock {
         if let Verdict::LeaveOut { reason, .. } = verdict {
             return leave_out(*reason, Some(origin));
         }
-        let readable = origin.domain == *target.domain
-            && (!target.account_bound || origin.credential == target.credential);
         let signature = match envelope.kind {
             EnvelopeKind::Redacted { data } => Some(data),
             _ => envelope.signature,
         };
         match signature {
             _ if envelope.cut => leave_out(Reason::Cut, Some(origin)),
-            Some(signature) if readable => (
+            Some(signature) if target.reads(&origin) => (
                 Verdict::Send { origin: Some(origin), prefix: None, dropped: None },
                 Some(NativeSignature { span: self.span, signature }),
             ),

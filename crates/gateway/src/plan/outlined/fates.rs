@@ -1,4 +1,4 @@
-//! Decides what becomes of each thinking block: by the memory's verdict, the configuration, a
+//! Decides the fate of each thinking block: by the memory's verdict, the configuration, a
 //! refusal, and the shape of its message.
 
 use throughline_canonical::{Fate, Reason};

@@ -70,7 +70,7 @@ pub(crate) struct OutlinedPlan {
     pub(crate) decision: Decision,
     /// The model name that the client used, if it was changed.
     pub asked_model: Option<String>,
-    /// What becomes of each thinking block.
+    /// The fate of each thinking block.
     pub blocks: Vec<PlannedBlock>,
     /// Blocks that the client dropped and that may not go back.
     withheld: Vec<WithheldPart>,
@@ -92,7 +92,7 @@ pub(crate) struct OutlinedPlan {
     close_loop_from: Option<usize>,
 }
 
-/// One thinking block and what becomes of it.
+/// One thinking block and its fate.
 #[derive(Clone, Debug)]
 pub(crate) struct PlannedBlock {
     /// The index of its message in the client's request.
@@ -105,7 +105,7 @@ pub(crate) struct PlannedBlock {
     pub kind: ThinkingKind,
     /// Its key.
     pub key: Option<BlockKey>,
-    /// What becomes of it.
+    /// Its fate.
     pub fate: Fate,
     /// Why.
     pub reason: Option<Reason>,

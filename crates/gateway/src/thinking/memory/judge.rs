@@ -66,9 +66,7 @@ impl State {
         let accepted = stored.accepted.contains(&target.domain);
         match origin {
             Some(origin) if !accepted => {
-                let readable = origin.domain == *target.domain
-                    && (!target.account_bound || origin.credential == target.credential);
-                if !readable {
+                if !target.reads(origin) {
                     return leave_out(Reason::Origin, Some(origin.clone()));
                 }
                 // A fork or a resumed session brings blocks of another lineage. They belong to this

@@ -89,6 +89,14 @@ pub struct TargetIdentity {
     pub account_bound: bool,
 }
 
+impl TargetIdentity {
+    /// Whether it reads blocks of this origin.
+    pub fn reads(&self, origin: &Origin) -> bool {
+        origin.domain == *self.domain
+            && (!self.account_bound || origin.credential == self.credential)
+    }
+}
+
 /// What the memory needs to know about a request.
 #[derive(Debug)]
 pub struct Question<'a> {

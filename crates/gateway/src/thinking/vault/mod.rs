@@ -21,7 +21,7 @@ use tokio::task::AbortHandle;
 
 use self::recent::Recent;
 pub use self::store::{Record, VaultStore};
-use super::fingerprint::Fingerprint;
+use super::fingerprint::{Fingerprint, TextHash};
 use super::health::StoreHealth;
 use super::lineage::LineageId;
 use super::random;
@@ -43,19 +43,7 @@ impl VaultKey {
     /// The key of a turn by its text, in one conversation. Surrounding white space does not count,
     /// because clients trim it.
     pub fn of_text(lineage: LineageId, text: &str) -> Self {
-        Self::of(&[b"text", &lineage.0, text.trim().as_bytes()])
-    }
-
-    /// The key of a turn by its text and the question before it, because a model says `Done.` many
-    /// times.
-    pub fn of_answer(lineage: LineageId, question: &str, text: &str) -> Self {
-        let question = Fingerprint::of(&[question.trim().as_bytes()]);
-        Self::of(&[b"answer", &lineage.0, &question, text.trim().as_bytes()])
-    }
-
-    /// The key of a turn by its text and all that was said before it.
-    fn of_position(lineage: LineageId, before: &[u8], text: &str) -> Self {
-        Self::of(&[b"turn_position", &lineage.0, before, text.trim().as_bytes()])
+        Self::of(&[b"text", &lineage.0, &TextHash::of(text.trim())])
     }
 
     /// The key of the turns under this key that one maker wrote. Two makers may give the same
@@ -107,13 +95,16 @@ impl Scope {
         VaultKey::of_text(self.conversation, text)
     }
 
-    /// The keys of a turn by its text, the most certain one first: with a hash of all that was said
-    /// before it, with the question before it, and alone.
-    pub fn answer(&self, before: &[u8; 16], question: &str, text: &str) -> [VaultKey; 3] {
+    /// The keys of a turn by its text, the most certain one first: with a fingerprint of all that was
+    /// said before it, with one of the question before it, and alone.
+    pub fn answer(&self, before: &[u8; 16], question: &[u8; 16], text: &str) -> [VaultKey; 3] {
+        let conversation = &self.conversation.0;
+        let hash = TextHash::of(text.trim());
         [
-            VaultKey::of_position(self.conversation, before, text),
-            VaultKey::of_answer(self.conversation, question, text),
-            self.text(text),
+            VaultKey::of(&[b"turn_position", conversation, before, &hash]),
+            // A model says `Done.` many times.
+            VaultKey::of(&[b"answer", conversation, question, &hash]),
+            VaultKey::of(&[b"text", conversation, &hash]),
         ]
     }
 }
@@ -217,6 +208,14 @@ impl Item for Arc<Record> {
     }
 }
 
+/// A record that may hold the wanted turn.
+struct Candidate {
+    /// The position of its key.
+    at: usize,
+    record: Arc<Record>,
+    is_in_ram: bool,
+}
+
 impl Vault {
     /// A vault with a store. Starts its writer, so it must be called inside a Tokio runtime.
     pub fn new(keyring: Arc<Keyring>, store: Arc<dyn VaultStore>, limits: VaultLimits) -> Self {
@@ -267,34 +266,68 @@ impl Vault {
     /// Finds the turn of the first known key, in RAM or in the store.
     pub async fn find(&self, keys: &[VaultKey]) -> Lookup {
         let mut sealed = false;
-        for name in keys {
-            let recent = self.recent.lock().get(name);
-            if let Some(Ok(kept)) = recent.map(|record| self.open(&record)) {
-                return Lookup::Found(kept);
-            }
-            if !self.store.may_have(name) {
-                continue;
-            }
-            let stored = match self.store.read(*name).await {
-                Ok(stored) => stored.map(Arc::new),
-                Err(error) => {
-                    tracing::error!(
-                        error = &error as &dyn std::error::Error,
-                        "cannot read the vault"
-                    );
-                    return Lookup::Nothing;
-                }
-            };
-            let Some(record) = stored else { continue };
-            match self.open(&record) {
-                Ok(kept) => {
-                    self.recent.lock().put_back(record, kept.thinking_count());
-                    return Lookup::Found(kept);
-                }
-                Err(error) => sealed |= error == Some(SealError::UnknownKey),
+        for candidate in self.candidates(keys).await {
+            match self.open_and_hold(candidate) {
+                Lookup::Found(kept) => return Lookup::Found(kept),
+                Lookup::Sealed => sealed = true,
+                Lookup::Nothing => {}
             }
         }
         if sealed { Lookup::Sealed } else { Lookup::Nothing }
+    }
+
+    /// Finds the turn of the first known key, whether it can be opened or not. Also returns the
+    /// position of the key.
+    pub async fn find_first(&self, keys: &[VaultKey]) -> Option<(usize, Lookup)> {
+        self.candidates(keys).await.into_iter().find_map(|candidate| {
+            let at = candidate.at;
+            match self.open_and_hold(candidate) {
+                Lookup::Nothing => None,
+                found => Some((at, found)),
+            }
+        })
+    }
+
+    /// The records of keys, in the order of the keys, up to the first one that is in RAM. The store is
+    /// asked at most once.
+    async fn candidates(&self, keys: &[VaultKey]) -> Vec<Candidate> {
+        let in_ram = {
+            let mut recent = self.recent.lock();
+            keys.iter().enumerate().find_map(|(at, key)| Some((at, recent.get(key)?)))
+        };
+        let before = in_ram.as_ref().map_or(keys.len(), |(at, _)| *at);
+        let unread: Vec<VaultKey> =
+            keys[..before].iter().copied().filter(|key| self.store.may_have(key)).collect();
+        let stored = match unread.is_empty() {
+            true => Vec::new(),
+            false => self.store.read_all(&unread).await.unwrap_or_else(|error| {
+                let error = &error as &dyn std::error::Error;
+                tracing::error!(error, "cannot read the vault");
+                Vec::new()
+            }),
+        };
+        let at = |key: &VaultKey| keys.iter().position(|one| one == key);
+        let candidate = |(key, record)| {
+            Some(Candidate { at: at(&key)?, record: Arc::new(record), is_in_ram: false })
+        };
+        let mut found: Vec<Candidate> = stored.into_iter().filter_map(candidate).collect();
+        found.sort_by_key(|candidate| candidate.at);
+        found.extend(in_ram.map(|(at, record)| Candidate { at, record, is_in_ram: true }));
+        found
+    }
+
+    /// Opens a record. What opens is held in RAM.
+    fn open_and_hold(&self, candidate: Candidate) -> Lookup {
+        match self.open(&candidate.record) {
+            Ok(kept) => {
+                if !candidate.is_in_ram {
+                    self.recent.lock().put_back(candidate.record, kept.thinking_count());
+                }
+                Lookup::Found(kept)
+            }
+            Err(Some(SealError::UnknownKey)) => Lookup::Sealed,
+            Err(_) => Lookup::Nothing,
+        }
     }
 
     /// Whether a turn may be stored under this key. `false` is certain.
@@ -302,7 +335,7 @@ impl Vault {
         self.recent.lock().has(key) || self.store.may_have(key)
     }
 
-    /// Whether the turn of these keys may have more than so many thinking blocks. `false` is
+    /// Whether the turn of these keys may have more thinking blocks than this. `false` is
     /// certain. Opens no record.
     pub fn may_have_more(&self, keys: &[VaultKey], blocks: usize) -> bool {
         let recent = self.recent.lock();

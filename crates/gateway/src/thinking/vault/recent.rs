@@ -33,7 +33,7 @@ impl Recent {
         self.bytes
     }
 
-    /// Adds a record with so many thinking blocks. Its keys now find this record.
+    /// Adds a record with this number of thinking blocks. Its keys now find this record.
     pub(super) fn put(&mut self, record: Arc<Record>, thinking: usize) {
         self.uses += 1;
         for name in &record.keys {

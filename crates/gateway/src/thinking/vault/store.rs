@@ -40,6 +40,17 @@ pub trait VaultStore: Send + Sync + 'static {
     /// Reads the record of a key.
     fn read(&self, name: VaultKey) -> StoreFuture<'_, Option<Record>>;
 
+    /// Reads the records of those keys that have one. A database that is far away is asked once.
+    fn read_all<'a>(&'a self, keys: &'a [VaultKey]) -> StoreFuture<'a, Vec<(VaultKey, Record)>> {
+        Box::pin(async move {
+            let mut found = Vec::new();
+            for key in keys {
+                found.extend(self.read(*key).await?.map(|record| (*key, record)));
+            }
+            Ok(found)
+        })
+    }
+
     /// Removes the oldest records until at most this many bytes, by [`Record::size`], and records
     /// are left.
     fn trim(&self, bytes: usize, records: usize) -> StoreFuture<'_, ()>;
@@ -162,6 +173,19 @@ pub mod suite {
         let newer = vec![record(&[2, 4], 3, 100), record(&[3, 3], 4, 100)];
         store.write(newer).await.expect(works);
         assert_eq!(known(store).await, [(1, 1), (2, 3), (3, 4), (4, 3)]);
+        let several = [2, 9, 4, 1].map(|name| VaultKey([name; 16]));
+        let mut found: Vec<(u8, Record)> = store
+            .read_all(&several)
+            .await
+            .expect(works)
+            .into_iter()
+            .map(|(key, record)| (key.0[0], record))
+            .collect();
+        found.sort_by_key(|(key, _)| *key);
+        let newer = record(&[2, 4], 3, 100);
+        let expected = [(1, &one), (2, &newer), (4, &newer)];
+        assert_eq!(found, expected.map(|(key, record)| (key, Record::clone(record))));
+        assert_eq!(store.read_all(&[]).await.expect(works), []);
         let three = one.size() + 2 * record(&[1, 2], 0, 100).size();
         store.trim(three, 3).await.expect(works);
         assert_eq!(known(store).await.len(), 4, "nothing is over the limit");

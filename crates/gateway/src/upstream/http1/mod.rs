@@ -35,7 +35,7 @@ use super::{BoxError, RequestBody};
 /// How long a connection may be idle.
 const MAX_IDLE: Duration = Duration::from_secs(90);
 /// How long a connection is not used after a stream. Some servers (llama.cpp) close it then and do not
-/// say so before. A request that meets the close is lost, because nobody knows whether it was read.
+/// say so before. A request that meets the close is lost, because it may or may not have been read.
 const MIN_IDLE_AFTER_STREAM: Duration = Duration::from_secs(1);
 /// How many idle connections to one address are kept.
 const MAX_IDLE_CONNECTIONS: usize = 256;

@@ -1,10 +1,12 @@
 //! Valid configurations and their values.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use throughline_codec::pacing::{Pace, Pacing};
 use throughline_conversations::front_doors::RunSettings;
+use throughline_conversations::projects::PreviousResponse;
 
 use super::*;
 use crate::config::settings::ProjectDefaults;
@@ -46,7 +48,11 @@ fn empty_file_has_all_defaults() {
             tool_thinking: ToolThinking::Auto,
         },
         reasoning_fields: vec![ReasoningField::Reasoning, ReasoningField::ReasoningContent],
-        projects: ProjectDefaults { provider: String::new(), model: String::new() },
+        projects: ProjectDefaults {
+            provider: String::new(),
+            model: String::new(),
+            previous_response: PreviousResponse::Off,
+        },
         store: Store {
             url: StoreUrl::Sqlite("/users/ada/.local/share/throughline/throughline.db".into()),
             raw: true,
@@ -287,6 +293,38 @@ fn example_file_is_valid() {
     let names: Vec<&str> = config.backends.iter().map(|backend| backend.name.as_str()).collect();
     assert_eq!(names, ["anthropic", "glm", "anthropic-own-key", "own", "simulator"]);
     assert_eq!(config.notes, Vec::<String>::new());
+}
+
+#[test]
+fn example_file_has_every_available_key() {
+    let known = keys_of(include_str!("../../../../../throughline.example.toml"));
+    let missing: Vec<&str> = schema::ROWS
+        .iter()
+        .filter(|row| row.available && !known.contains(row.path))
+        .map(|row| row.path)
+        .collect();
+    assert_eq!(missing, Vec::<&str>::new());
+}
+
+/// The dotted paths of all sections and keys in a file, also of those in comments.
+fn keys_of(file: &str) -> BTreeSet<String> {
+    let mut keys = BTreeSet::new();
+    let mut section = String::new();
+    for line in file.lines().map(|line| line.trim_start_matches("# ")) {
+        if let Some(header) = line.strip_prefix('[') {
+            header.trim_matches(['[', ']']).clone_into(&mut section);
+            keys.insert(section.clone());
+            continue;
+        }
+        let mut words = line.split(" = ").filter_map(|part| part.split_whitespace().next_back());
+        let Some(first) = words.next() else { continue };
+        let first =
+            if section.is_empty() { first.to_owned() } else { format!("{section}.{first}") };
+        // The members of an inline table.
+        keys.extend(words.map(|word| format!("{first}.{word}")));
+        keys.insert(first);
+    }
+    keys
 }
 
 #[test]

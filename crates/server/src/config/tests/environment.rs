@@ -213,7 +213,7 @@ fn every_key_adds_a_backend_and_rules_for_its_models() {
     ];
     let made = [
         ("anthropic", "https://api.anthropic.com", Dialect("anthropic"), ""),
-        ("openai", "https://api.openai.com", Dialect("openai_responses"), ""),
+        ("openai", "https://api.openai.com", Dialect("openai_responses"), "openai"),
         ("gemini", "https://generativelanguage.googleapis.com", Dialect("gemini"), ""),
         ("deepseek", "https://api.deepseek.com", Dialect("openai_chat"), "deepseek-v4"),
     ];

@@ -15,6 +15,7 @@ use self::frames::{About, border, delta, event};
 use super::interrupts::RunCall;
 use super::run::{ReasoningForm, Run};
 use super::{METADATA, REDACTED, REFUSAL};
+use crate::dialects::shared::arguments::EMPTY_OBJECT;
 use crate::dialects::shared::hidden_reasoning::NOTICE;
 use crate::dialects::shared::keep_alive;
 use crate::dialects::shared::reply_end::{EndReport, may_cut_a_call};
@@ -298,8 +299,7 @@ impl Writer {
     fn end_call(&mut self, block: &OpenBlock, cut: bool, out: &mut Vec<u8>) {
         let empty = !block.begun && !cut;
         if empty {
-            // A call without arguments has an empty object.
-            delta("TOOL_CALL_ARGS", About::Call(&block.id), "{}", out);
+            delta("TOOL_CALL_ARGS", About::Call(&block.id), EMPTY_OBJECT, out);
         }
         if let Some(call) = self.calls.get_mut(block.call) {
             call.whole = empty || block.arguments.is_complete();

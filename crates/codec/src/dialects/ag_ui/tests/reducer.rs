@@ -117,7 +117,7 @@ impl Messages {
         let last = last.is_some_and(|message| message["id"] == *parent);
         let message = self.message(parent)?;
         if message["role"] != "assistant" {
-            return Err("calls of somebody else".to_owned());
+            return Err("calls of another message".to_owned());
         }
         if !last {
             // Older clients look at the last message only.
@@ -139,7 +139,7 @@ impl Messages {
 
 fn append(message: &mut Value, role: &str, event: &Value) -> Result<(), String> {
     if message["role"] != role {
-        return Err("words of somebody else".to_owned());
+        return Err("words of another message".to_owned());
     }
     let content = &mut message["content"];
     *content = joined(content, &event["delta"]);
@@ -164,10 +164,10 @@ fn reducer_rejects_lost_and_mixed_messages() {
             vec![message("REASONING_MESSAGE_START", "m"), message("TEXT_MESSAGE_START", "m")],
         ),
         (
-            "somebody else",
+            "another message",
             vec![message("REASONING_MESSAGE_START", "m"), message("TEXT_MESSAGE_CONTENT", "m")],
         ),
-        ("somebody else", vec![message("REASONING_MESSAGE_START", "m"), call.clone()]),
+        ("another message", vec![message("REASONING_MESSAGE_START", "m"), call.clone()]),
         ("known", vec![call.clone(), call.clone()]),
         (
             "another message",

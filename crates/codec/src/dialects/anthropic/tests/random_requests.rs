@@ -153,6 +153,7 @@ prop_compose! {
             user,
             cache_key: None,
             cache_breakpoints: Default::default(),
+            provider_state: Default::default(),
             thread: None,
             backend: None,
             extra: extra.into_iter().map(|dialect|

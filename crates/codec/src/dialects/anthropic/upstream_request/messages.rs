@@ -11,7 +11,9 @@ use throughline_canonical::{
 
 use super::super::NAME;
 use super::{RequestWriter, list};
+use crate::dialects::shared::arguments::{EMPTY_OBJECT, or_empty_object};
 use crate::dialects::shared::cache_control::add_breakpoint;
+use crate::dialects::shared::losses::foreign_block;
 use crate::json::{Kind, ObjectWriter, validate};
 
 /// Arguments with deeper nesting are sent as text.
@@ -303,7 +305,7 @@ impl RequestWriter {
             separate(out);
             out.extend_from_slice(value.to_string().as_bytes());
         } else {
-            self.omitted(LossSubject::Block, LossReason::ForeignDialect);
+            Loss::add(&mut self.losses, foreign_block(value));
         }
     }
 
@@ -339,11 +341,10 @@ impl RequestWriter {
 
 /// Writes arguments as an object. Returns whether they were one; other arguments are sent as text.
 pub(crate) fn write_arguments(out: &mut Vec<u8>, arguments: &str) -> bool {
-    let arguments = arguments.trim();
+    let arguments = or_empty_object(arguments).trim();
     match validate(arguments.as_bytes(), DEPTH) {
         Ok(Kind::Object) => out.extend_from_slice(arguments.as_bytes()),
-        Ok(Kind::Null) => out.extend_from_slice(b"{}"),
-        _ if arguments.is_empty() => out.extend_from_slice(b"{}"),
+        Ok(Kind::Null) => out.extend_from_slice(EMPTY_OBJECT.as_bytes()),
         _ => {
             ObjectWriter::new(out).text("arguments", arguments).end();
             return false;

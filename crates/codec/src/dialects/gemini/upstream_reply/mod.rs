@@ -3,15 +3,13 @@
 use throughline_canonical::{Fault, FaultKind, Out};
 
 use self::chunk::Answer;
-use self::framing::ChunkFraming;
 use crate::dialects::ReplyReader;
+use crate::dialects::shared::chunk_framing::ChunkFraming;
 use crate::framing::MAX_REPLY_BYTES;
 
 pub mod chunk;
 pub mod cumulative;
 mod finish_reason;
-pub(crate) mod framing;
-pub mod objects;
 pub mod partial_arguments;
 mod repeats;
 mod usage;

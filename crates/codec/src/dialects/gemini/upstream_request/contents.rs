@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use throughline_canonical::{Block, Loss, LossReason, LossSubject, Message, Role, Source};
 
 use super::super::{NAME, Variant, adapt, arguments_into, omit, quote_into};
+use crate::dialects::shared::losses::foreign_block;
 
 /// The contents as a JSON list, and the system texts before the conversation.
 pub(crate) fn write(
@@ -151,8 +152,8 @@ impl<'a> Writer<'a, '_> {
             Block::Opaque { dialect, value } if dialect == NAME && value.is_object() => {
                 Some(value.to_string())
             }
-            Block::Opaque { .. } => {
-                omit(self.losses, LossSubject::Block, LossReason::ForeignDialect);
+            Block::Opaque { value, .. } => {
+                Loss::add(self.losses, foreign_block(value));
                 None
             }
         }

@@ -6,6 +6,7 @@ use throughline_canonical::{
     BlockStart, Delta, EndReason, Event, Fault, FaultKind, Reply, Request, Show,
 };
 
+use crate::dialects::shared::arguments::or_empty_object;
 use crate::dialects::shared::number::write_number;
 use crate::dialects::shared::open_blocks::OpenBlocks;
 use crate::dialects::shared::reply_end::{EndReport, fault_of_end};
@@ -248,8 +249,8 @@ impl Writer {
 
 /// Writes the arguments of a call: as JSON, or as a string if they are malformed.
 fn write_arguments(arguments: &str, out: &mut Vec<u8>) {
+    let arguments = or_empty_object(arguments);
     match OneLine::of(arguments) {
-        _ if arguments.trim().is_empty() => out.extend_from_slice(b"{}"),
         Some(line) => line.write(out),
         None => quote_bytes(arguments, out),
     }

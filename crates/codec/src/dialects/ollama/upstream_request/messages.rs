@@ -7,7 +7,7 @@ use throughline_canonical::{
     Block, Loss, LossReason, LossSubject, MediaKind, Message, Reason, Request, Role, Source,
 };
 
-use crate::dialects::shared::losses::Losses;
+use crate::dialects::shared::losses::{Losses, foreign_block};
 
 /// Writes the system texts and the conversation.
 pub(super) fn write(request: &Request, losses: &mut Losses) -> Vec<Value> {
@@ -152,9 +152,7 @@ impl<'a> Writer<'a> {
                     }
                     self.media(*kind, source, name.is_some(), parts);
                 }
-                Block::Opaque { .. } => {
-                    self.losses.omit(LossSubject::Block, LossReason::ForeignDialect);
-                }
+                Block::Opaque { value, .. } => self.losses.add(foreign_block(value)),
                 Block::Thinking { .. } | Block::Redacted { .. } => self.thinking_omitted += 1,
                 Block::ToolCall { .. } => self.losses.omit(LossSubject::ToolCall, LossReason::Role),
                 Block::ToolResult { .. } => {

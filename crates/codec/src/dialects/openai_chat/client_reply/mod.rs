@@ -9,6 +9,7 @@ use throughline_canonical::{
 
 use self::form::Form;
 use super::{CUSTOM, ChatSession, NAME, annotations, errors, usage};
+use crate::dialects::shared::arguments::EMPTY_OBJECT;
 use crate::dialects::shared::hidden_reasoning::{BREAK, NOTICE};
 use crate::dialects::shared::number::write_number;
 use crate::dialects::shared::open_blocks::OpenBlocks;
@@ -231,8 +232,7 @@ impl Writer {
             return;
         };
         match open.kind {
-            // A call without arguments has an empty object.
-            BlockKind::Call { number, argued: false } => self.arguments("{}", number, out),
+            BlockKind::Call { number, argued: false } => self.arguments(EMPTY_OBJECT, number, out),
             // The length of the text is known now.
             BlockKind::Text { begins } => {
                 self.annotations

@@ -5,6 +5,7 @@ use throughline_canonical::{Block, EndReason, Reply, Usage};
 
 use super::super::{CUSTOM, NAME, annotations, usage};
 use super::{Writer, finish_word};
+use crate::dialects::shared::arguments::or_empty_object;
 use crate::dialects::shared::hidden_reasoning::{BREAK, NOTICE};
 use crate::dialects::shared::{extensions, openai_annotations};
 
@@ -104,11 +105,7 @@ impl MessageParts {
     }
 
     fn call(&mut self, id: &str, name: &str, arguments: &str, signature: Option<&str>) {
-        let arguments = match arguments {
-            "" => "{}",
-            arguments => arguments,
-        };
-        let function = json!({"name": name, "arguments": arguments});
+        let function = json!({"name": name, "arguments": or_empty_object(arguments)});
         let mut call = json!({"id": id, "type": "function", "function": function});
         if let Some(signature) = signature {
             call["extra_content"] = json!({"google": {"thought_signature": signature}});

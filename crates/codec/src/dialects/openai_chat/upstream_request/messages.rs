@@ -12,7 +12,9 @@ use throughline_canonical::{
 use super::super::detail_meta::DetailMeta;
 use super::super::variants::{CallSignature, Replay, Variant};
 use super::super::{NAME, ids};
+use crate::dialects::shared::arguments::or_empty_object;
 use crate::dialects::shared::cache_control::PartBreakpoints;
+use crate::dialects::shared::losses::foreign_block;
 
 /// Writes the system texts and the conversation.
 pub(super) fn write(
@@ -219,9 +221,7 @@ impl<'a> Writer<'a> {
                     parts.extend(part);
                 }
                 Block::Opaque { dialect, value } if dialect == NAME => parts.push(value.clone()),
-                Block::Opaque { .. } => {
-                    self.omitted(LossSubject::Block, LossReason::ForeignDialect);
-                }
+                Block::Opaque { value, .. } => Loss::add(self.losses, foreign_block(value)),
                 Block::Thinking { .. } | Block::Redacted { .. } => self.thinking_omitted += 1,
                 Block::ToolCall { .. } => self.omitted(LossSubject::ToolCall, LossReason::Role),
                 Block::ToolResult { .. } => self.omitted(LossSubject::ToolResult, LossReason::Role),
@@ -318,9 +318,7 @@ impl<'a> Writer<'a> {
                 Block::Opaque { dialect, value } if dialect == NAME => {
                     self.own(value, &mut assistant_parts);
                 }
-                Block::Opaque { .. } => {
-                    self.omitted(LossSubject::Block, LossReason::ForeignDialect);
-                }
+                Block::Opaque { value, .. } => Loss::add(self.losses, foreign_block(value)),
                 Block::Media { .. } => self.omitted(LossSubject::Media, LossReason::Role),
                 Block::ToolResult { .. } => self.omitted(LossSubject::ToolResult, LossReason::Role),
             }
@@ -443,16 +441,15 @@ impl<'a> Writer<'a> {
     }
 
     fn call(&mut self, id: &str, name: &str, arguments: &str, signature: Option<&str>) -> Value {
-        let arguments = match arguments.trim() {
-            // A call without arguments has an empty object.
-            "" => "{}".to_owned(),
-            _ if self.variant.parses_arguments
-                && serde_json::from_str::<Map<String, Value>>(arguments).is_err() =>
+        let arguments = match or_empty_object(arguments) {
+            arguments
+                if self.variant.parses_arguments
+                    && serde_json::from_str::<Map<String, Value>>(arguments).is_err() =>
             {
                 self.adapted(LossSubject::ToolCallArguments, LossReason::NotJson);
                 json!({"arguments": arguments}).to_string()
             }
-            _ => arguments.to_owned(),
+            arguments => arguments.to_owned(),
         };
         let function = json!({"name": name, "arguments": arguments});
         let id = self.call_id(id);

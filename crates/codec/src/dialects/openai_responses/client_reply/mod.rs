@@ -14,6 +14,7 @@ use self::items::{Item, Kind, escaped};
 pub(super) use self::response::usage;
 use self::response::{Ending, ResponseObject, error, settings};
 use super::{NAME, RepeatedMembers};
+use crate::dialects::shared::arguments::EMPTY_OBJECT;
 use crate::dialects::shared::number::write_number;
 use crate::dialects::{ReplyIdentity, ReplyWriter};
 use crate::json::escape;
@@ -213,7 +214,7 @@ impl Writer {
         let empty = |item: &Item| item.kind == Kind::Call && item.text.is_empty();
         if self.open.get(&number).is_some_and(empty) {
             // Clients parse arguments as JSON, and an empty text is not JSON.
-            self.grow(number, "{}", out);
+            self.grow(number, EMPTY_OBJECT, out);
         }
         let cited = self.citations.remove(&number).unwrap_or_default();
         if !cited.is_empty() {
@@ -450,7 +451,7 @@ impl ReplyWriter for Writer {
                 writer.items += 1;
             } else if let Some(mut item) = writer.whole_item(block) {
                 if item.kind == Kind::Call && item.text.is_empty() {
-                    item.text.push_str("{}");
+                    item.text.push_str(EMPTY_OBJECT);
                 }
                 // The last item was cut.
                 let status = if position == last && status != "completed" {

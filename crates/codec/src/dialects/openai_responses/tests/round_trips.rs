@@ -179,6 +179,7 @@ fn any_request() -> impl Strategy<Value = Request> {
             user: third.1,
             cache_key: third.2,
             cache_breakpoints: Default::default(),
+            provider_state: Default::default(),
             thread: None,
             backend: None,
             extra: third.3,

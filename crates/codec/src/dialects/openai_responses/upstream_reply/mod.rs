@@ -34,6 +34,8 @@ struct ReplyState {
     /// The requested model, in case the reply does not name it.
     model: String,
     started: bool,
+    /// Whether the reply says `store: true`.
+    is_stored: bool,
     items: Items,
 }
 
@@ -42,7 +44,12 @@ impl Reader {
         Self {
             framing: ReplyFraming::events(streamed),
             received: 0,
-            reply: ReplyState { model: model.to_owned(), started: false, items: Items::default() },
+            reply: ReplyState {
+                model: model.to_owned(),
+                started: false,
+                is_stored: false,
+                items: Items::default(),
+            },
         }
     }
 }
@@ -55,10 +62,10 @@ impl ReplyReader for Reader {
         self.received += taken.len();
         let reply = &mut self.reply;
         if self.framing.push(taken, |frame| reply.frame(frame, out)).is_err() {
-            reply.fail(too_long("an event"), out);
+            reply.fail(too_long("an event", MAX_EVENT_BYTES), out);
         }
         if bytes.len() > room {
-            reply.fail(too_long("the reply"), out);
+            reply.fail(too_long("the reply", MAX_REPLY_BYTES), out);
         }
     }
 
@@ -77,13 +84,18 @@ impl ReplyReader for Reader {
         reply.end(EndReason::Cut, out);
     }
 
+    fn is_stored(&self) -> bool {
+        self.reply.is_stored
+    }
+
     fn summarizes(&self) -> Option<bool> {
         Some(!self.reply.items.in_full())
     }
 }
 
-fn too_long(what: &str) -> Fault {
-    Fault::new(FaultKind::Unreachable, format!("{what} of the provider is longer than it may be"))
+fn too_long(what: &str, limit: usize) -> Fault {
+    let message = format!("{what} of the provider exceeds the limit of {limit} bytes");
+    Fault::new(FaultKind::Unreachable, message)
 }
 
 impl ReplyState {
@@ -92,7 +104,7 @@ impl ReplyState {
             return;
         }
         if frame.data.len() > MAX_EVENT_BYTES {
-            return self.fail(too_long("an event"), out);
+            return self.fail(too_long("an event", MAX_EVENT_BYTES), out);
         }
         // Malformed data affects only its own event.
         let _ = self.event(frame, out);
@@ -221,6 +233,7 @@ impl ReplyState {
     }
 
     fn start(&mut self, head: Option<&Head>, json: &[u8], out: Out<'_>) {
+        self.is_stored |= head.is_some_and(|head| head.is_stored);
         if self.started {
             return;
         }
@@ -390,6 +403,8 @@ struct Head {
     usage: Option<Span>,
     incomplete: Option<Span>,
     error: Option<Span>,
+    /// Whether it says `store: true`.
+    is_stored: bool,
 }
 
 impl Head {
@@ -404,6 +419,10 @@ impl Head {
                 (b"usage", Kind::Object) => &mut head.usage,
                 (b"incomplete_details", Kind::Object) => &mut head.incomplete,
                 (b"error", Kind::Object | Kind::String) => &mut head.error,
+                (b"store", Kind::Bool) => {
+                    head.is_stored = slice(json, &span) == b"true";
+                    return;
+                }
                 _ => return,
             };
             *slot = Some(span);

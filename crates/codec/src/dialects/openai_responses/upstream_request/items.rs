@@ -2,13 +2,14 @@
 
 use serde_json::{Value, json};
 use throughline_canonical::{
-    Block, CachePlace, CacheTime, KeyHasher, LossReason, LossSubject, MediaKind, Request, Role,
-    Source, ThinkingKind,
+    Block, CachePlace, CacheTime, KeyHasher, LossReason, LossSubject, MediaKind, Message, Request,
+    Role, Source, ThinkingKind,
 };
 
 use super::super::{AUTO_DETAIL, NAME, PHASE};
+use crate::dialects::shared::arguments::or_empty_object;
 use crate::dialects::shared::cache_control::PartBreakpoints;
-use crate::dialects::shared::losses::Losses;
+use crate::dialects::shared::losses::{Losses, foreign_block};
 
 /// OpenAI's file ids are valid in both of its dialects.
 const FILE_DIALECTS: [&str; 2] = [NAME, "openai_chat"];
@@ -40,7 +41,7 @@ pub(super) fn write<'r>(
         items.part(json!({"type": "input_text", "text": text}));
         items.flush();
     }
-    for (at, message) in request.messages.iter().enumerate() {
+    for (at, message) in request.messages.iter().enumerate().skip(first_unstored(request)) {
         items.role = message.role;
         for (index, block) in message.content.iter().enumerate() {
             items.breakpoint = breakpoints.at(CachePlace::Block { message: at, block: index });
@@ -52,6 +53,15 @@ pub(super) fn write<'r>(
         items.flush();
     }
     (instructions, items.items)
+}
+
+/// The index of the first message that the provider has not stored.
+fn first_unstored(request: &Request) -> usize {
+    let is_reply = |message: &Message| message.role == Role::Assistant;
+    match &request.provider_state.previous {
+        Some(_) => request.messages.iter().rposition(is_reply).map_or(0, |at| at + 1),
+        None => 0,
+    }
 }
 
 /// Collects items, and the parts of the current message.
@@ -127,16 +137,11 @@ impl Items<'_> {
                 if signature.is_some() {
                     self.losses.omit(LossSubject::ToolCallSignature, LossReason::NoPlace);
                 }
-                // A call without arguments has an empty object.
-                let arguments = match arguments.trim() {
-                    "" => "{}",
-                    _ => arguments,
-                };
                 self.item(json!({
                     "type": "function_call",
                     "call_id": id,
                     "name": name,
-                    "arguments": arguments,
+                    "arguments": or_empty_object(arguments),
                 }));
             }
             Block::ToolResult { id, content, is_error, .. } => {
@@ -151,9 +156,7 @@ impl Items<'_> {
                 }));
             }
             Block::Opaque { dialect, value } if dialect == NAME => self.item(value.clone()),
-            Block::Opaque { .. } => {
-                self.losses.omit(LossSubject::Block, LossReason::ForeignDialect);
-            }
+            Block::Opaque { value, .. } => self.losses.add(foreign_block(value)),
         }
     }
 

@@ -1,6 +1,7 @@
 //! Writes a request for a provider: settings and tools.
 //!
-//! Nothing is stored at the provider, so every reply must return its reasoning encrypted.
+//! Nothing is stored at the provider unless the request says so, and what is stored may be lost. So
+//! every reply must return its reasoning encrypted.
 
 use serde_json::{Map, Value, json};
 use throughline_canonical::{
@@ -34,7 +35,10 @@ pub(super) fn write(request: &Request, target: &Target<'_>) -> Lossy<Outgoing> {
     if request.stream {
         put("stream", true.into());
     }
-    put("store", false.into());
+    put("store", request.provider_state.store.into());
+    if let Some(previous) = &request.provider_state.previous {
+        put("previous_response_id", previous.as_str().into());
+    }
     put("include", include(extra.remove("include")));
     if let Some(reasoning) = reasoning(&request.thinking, extra.remove("reasoning"), &mut losses) {
         put("reasoning", reasoning);

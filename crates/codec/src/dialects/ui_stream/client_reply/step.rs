@@ -2,6 +2,7 @@
 //! parts are tracked here.
 
 use super::super::metadata::{self, ProviderValue};
+use crate::dialects::shared::arguments::or_empty_object;
 use crate::json::{OneLine, escape_bytes, quote_bytes};
 
 /// An open part.
@@ -160,10 +161,7 @@ impl Part {
     }
 
     fn end_call(&self, out: &mut Vec<u8>) {
-        let arguments = match self.call.arguments.trim() {
-            "" => "{}",
-            _ => self.call.arguments.as_str(),
-        };
+        let arguments = or_empty_object(&self.call.arguments);
         match OneLine::of(arguments) {
             Some(line) => {
                 self.open("available", out);
