@@ -7,10 +7,12 @@
 //! - [`runs`]: replies that go on without their client, with a log that readers can resume;
 //! - [`front_doors`]: the endpoints of front ends, whose replies are runs;
 //! - [`responses`]: the stateful part of the Responses dialect, with any backend;
+//! - [`chat_seal`]: seals what projects store, under the key of each project;
 //! - [`projects`]: conversations as trees with branches;
 //! - [`threads`]: message threads of the Anthropic dialect, with any backend.
 
 mod body;
+pub mod chat_seal;
 mod copy;
 pub mod front_doors;
 pub mod in_memory;

@@ -44,7 +44,8 @@ pub struct SealedStore {
     pub store: Arc<dyn Store>,
     /// What is known about the writes to it.
     pub health: Arc<StoreHealth>,
-    keyring: Arc<Keyring>,
+    /// The server's keys.
+    pub keyring: Arc<Keyring>,
     /// How many sealed bytes are stored.
     limit: u64,
     /// How many bytes were written since the last eviction.
@@ -151,8 +152,7 @@ impl SealedStore {
         id: &str,
         sealed: &[u8],
     ) -> Result<Vec<u8>, StoreError> {
-        let opened = self.keyring.open(Purpose::Conversation, &associated_data(kind, id), sealed);
-        opened.map_err(|cause| unreadable(id, cause.into()))
+        open_with_keyring(&self.keyring, kind, id, sealed)
     }
 
     /// Opens the value of an id for a client. `None` if the keyring cannot open it: then it is as
@@ -253,7 +253,18 @@ impl SealedStore {
     }
 }
 
-fn unreadable(id: &str, cause: Box<dyn std::error::Error + Send + Sync>) -> StoreError {
+/// Opens the bytes of an id that the server's keyring has sealed.
+pub(crate) fn open_with_keyring(
+    keyring: &Keyring,
+    kind: SealedKind,
+    id: &str,
+    sealed: &[u8],
+) -> Result<Vec<u8>, StoreError> {
+    let opened = keyring.open(Purpose::Conversation, &associated_data(kind, id), sealed);
+    opened.map_err(|cause| unreadable(id, cause.into()))
+}
+
+pub(crate) fn unreadable(id: &str, cause: Box<dyn std::error::Error + Send + Sync>) -> StoreError {
     StoreError { what: format!("cannot read the stored value of `{id}`"), cause }
 }
 

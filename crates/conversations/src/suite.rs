@@ -287,7 +287,7 @@ fn project(id: &str, owner: &str) -> Project {
         id: id.to_owned(),
         owner: owner.to_owned(),
         created: 3,
-        facts: ProjectFacts { mode: "managed".to_owned(), deleted: None },
+        facts: ProjectFacts { mode: "managed".to_owned(), ..ProjectFacts::default() },
         sealed: b"title".to_vec(),
     }
 }

@@ -286,6 +286,7 @@ fn project_settings(config: &Config) -> ProjectSettings {
     ProjectSettings {
         provider: config.projects.provider.clone(),
         model: config.projects.model.clone(),
+        mode: config.projects.mode,
         previous_response: config.projects.previous_response,
         raw: config.store.raw,
         retention: config.runs.retention,

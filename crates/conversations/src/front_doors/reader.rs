@@ -64,13 +64,13 @@ impl RunReader {
         let last = match &live {
             Some(live) => live.last_number(),
             None => {
-                let entries = runs.stored_entries(id, None).await;
+                let entries = runs.stored_entries(id, None, None).await;
                 entries.map_err(crate::sealed_store::fault)?.last().map(|entry| entry.number)
             }
         };
         let entries: Pin<Box<dyn Stream<Item = _> + Send>> = match &live {
             Some(live) => Box::pin(live.follow(None).map(Ok).fuse()),
-            None => Box::pin(runs.follow(id, None).fuse()),
+            None => Box::pin(runs.follow(id, None, None).fuse()),
         };
         let mut reader = Self { entries, reply, live, number: 0, pending: Vec::new() };
         let Some(cursor) = cursor else {

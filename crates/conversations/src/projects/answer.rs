@@ -8,7 +8,7 @@ use futures_util::FutureExt;
 use http::Method;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
-use throughline_canonical::{Block, Fault, FaultKind, Request, Usage};
+use throughline_canonical::{Block, Request, Usage};
 use throughline_codec::dialects::stored::Stored;
 use throughline_gateway::IncomingRequest;
 use throughline_gateway::reply::raw::RawCapture;
@@ -19,10 +19,13 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use super::content::NodeContent;
 use super::context::{Context, PastNode, Target, assemble};
-use super::history::{RAW_VERSION, RawEnvelope};
+use super::history::{RAW_VERSION, RawEnvelope, seal_raw};
 use super::problem::Problem;
+use super::project::project_content;
 use super::turn::is_project;
+use super::unfinished::server_died;
 use super::{Caller, PreviousResponse, Projects};
+use crate::chat_seal::{ChatSeal, Field};
 use crate::runs::abandoned::CloseRun;
 use crate::runs::canonical::{CanonicalRun, Driven, StoreEnd};
 use crate::runs::event_log::has_content;
@@ -60,6 +63,7 @@ pub(super) struct RunContent {
 /// An answer that is being written.
 pub(super) struct Answer {
     projects: Arc<Projects>,
+    seal: Arc<ChatSeal>,
     owner: String,
     id: String,
     epoch: u64,
@@ -73,12 +77,14 @@ pub(super) struct Answer {
 impl Answer {
     pub(super) fn new(
         projects: Arc<Projects>,
+        seal: Arc<ChatSeal>,
         run: &Run,
         content: RunContent,
         retention: Duration,
     ) -> Self {
         Self {
             projects,
+            seal,
             owner: run.owner.clone(),
             id: run.id.clone(),
             epoch: run.epoch,
@@ -96,14 +102,21 @@ impl Answer {
         tokio::spawn(async move {
             let _guard = guard;
             let turn = self.turn(caller, request, permit);
-            run.drive(turn, &self).await;
+            let drive = run.drive(turn, &self);
+            tokio::pin!(drive);
+            tokio::select! {
+                _ = &mut drive => return,
+                // The key may not be used any more.
+                () = self.seal.revoked() => run.live.stop(),
+            }
+            drive.await;
         });
     }
 
     fn canonical_run(&self) -> CanonicalRun {
         CanonicalRun {
             runs: self.projects.runs.clone(),
-            live: Arc::new(LiveRun::new(&*self.id, self.epoch)),
+            live: Arc::new(LiveRun::new(&*self.id, self.epoch).with_seal(self.seal.clone())),
             pacing: self.projects.settings().pacing,
             needs_content: true,
         }
@@ -116,8 +129,8 @@ impl Answer {
         request: Request,
         permit: OwnedSemaphorePermit,
     ) -> Result<UnreadReply, Box<FinishedReply>> {
-        let incoming = self.projects.incoming(&caller, &self.content.provider);
-        let assembled = self.projects.assemble(&self.content, request, None).await;
+        let incoming = self.projects.incoming(&caller, &self.content.provider, &self.seal);
+        let assembled = self.projects.assemble(&self.seal, &self.content, request, None).await;
         let (request, _) = match assembled {
             Ok(assembled) => assembled,
             Err(problem) => {
@@ -135,13 +148,12 @@ impl Answer {
     }
 
     /// The node of the answer. `None` if nothing arrived.
-    fn node(&self, driven: &Driven, project: &Project) -> Option<Node> {
+    pub(super) fn node(&self, driven: &Driven, project: &Project) -> Option<Node> {
         let Driven { reply, cut_blocks, status, head } = driven;
         if !has_content(&reply.content) {
             return None;
         }
-        let store = &self.projects.sealed_store;
-        let id = &self.content.node;
+        let (seal, id) = (&self.seal, &self.content.node);
         let origin = head.as_ref().map(|head| (**head.origin()).clone());
         let content = NodeContent {
             blocks: reply.content.clone(),
@@ -154,14 +166,14 @@ impl Answer {
         };
         let thinking = content.thinking_text();
         let signatures = content.signatures();
-        let sealed_signatures =
-            (!signatures.is_empty()).then(|| store.seal(SealedKind::Signatures, id, &signatures));
+        let sealed_signatures = (!signatures.is_empty())
+            .then(|| seal.seal_json(Field::ThinkingSignature, id, &signatures));
         Some(Node {
             id: id.clone(),
             parent: Some(self.content.parent.clone()),
             owner: self.owner.clone(),
             created: unix_ms(),
-            sealed: store.seal(SealedKind::Node, id, &content),
+            sealed: content.seal(seal, id),
             in_project: Some(ProjectNode {
                 project: project.id.clone(),
                 facts: NodeFacts {
@@ -177,7 +189,7 @@ impl Answer {
                 has_thinking: content.has_thinking(),
                 thinking_tokens: reply.usage.thinking,
                 sealed_thinking: thinking
-                    .map(|text| store.seal_bytes(SealedKind::Thinking, id, text.as_bytes())),
+                    .map(|text| seal.seal(Field::ThinkingContent, id, text.as_bytes())),
                 sealed_signatures,
                 sealed_raw: self.sealed_raw(head.as_ref()),
             }),
@@ -206,7 +218,7 @@ impl Answer {
             version: RAW_VERSION,
             payload: &payload,
         };
-        self.projects.seal_raw(&self.content.node, &envelope)
+        seal_raw(&self.seal, &self.content.node, &envelope)
     }
 
     async fn commit_end(&self, driven: &Driven) -> Result<Outcome, StoreError> {
@@ -243,7 +255,12 @@ impl StoreEnd for Answer {
 
 impl Projects {
     /// A request to the gateway in the name of a caller.
-    pub(super) fn incoming(&self, caller: &Caller, provider: &str) -> IncomingRequest {
+    pub(super) fn incoming(
+        &self,
+        caller: &Caller,
+        provider: &str,
+        seal: &ChatSeal,
+    ) -> IncomingRequest {
         IncomingRequest {
             method: Method::POST,
             dialect: &Stored,
@@ -251,6 +268,7 @@ impl Projects {
             query: None,
             headers: caller.headers.clone(),
             pin: Some(provider.to_owned()),
+            private: seal.is_clients(),
             began: Instant::now(),
         }
     }
@@ -260,13 +278,14 @@ impl Projects {
     /// `new` is what the user says, if that is not stored yet.
     pub(super) async fn assemble(
         &self,
+        seal: &ChatSeal,
         run: &RunContent,
         mut request: Request,
         new: Option<Vec<Block>>,
     ) -> Result<(Request, Context), Problem> {
         let project = self.sealed_store.store.project(&run.project).await?;
         let project = project.ok_or_else(|| Problem::not_found("project", &run.project))?;
-        let mut past = self.past(&run.parent).await?;
+        let mut past = self.past(seal, &run.parent).await?;
         past.extend(new.map(|blocks| PastNode {
             id: NEW_NODE.to_owned(),
             facts: NodeFacts::default(),
@@ -285,7 +304,7 @@ impl Projects {
         };
         let context = assemble(past, &target, &self.gateway.envelopes);
         request.messages.clone_from(&context.messages);
-        request.system = self.project_content(&project)?.system.into_iter().collect();
+        request.system = project_content(seal, &project)?.system.into_iter().collect();
         request.model.clone_from(&run.model);
         request.stream = true;
         request.thread = Some(run.branch.clone());
@@ -336,11 +355,14 @@ impl CloseRun for Projects {
                 self.sealed_store.store.remove_run(&run.id).await?;
                 return Ok(());
             };
+            let project = self.sealed_store.store.project(&content.project).await?;
+            let seal = project.and_then(|project| self.managed_seal(&project));
+            let Some(seal) = seal else {
+                return self.end_without_key(&run).await;
+            };
             let retention = self.settings().retention;
-            let answer = Answer::new(self, &run, content, retention);
-            let what = "the server was stopped while this answer was being written";
-            let fault = Fault::new(FaultKind::Unreachable, what);
-            answer.canonical_run().close_left(fault, &answer).await.map(drop)
+            let answer = Answer::new(self, seal, &run, content, retention);
+            answer.canonical_run().close_left(server_died(), &answer).await.map(drop)
         }
         .boxed()
     }

@@ -6,11 +6,11 @@ use serde::{Deserialize, Serialize};
 use throughline_gateway::unix_ms;
 use utoipa::ToSchema;
 
-use super::Projects;
 use super::ids::new_id;
 use super::problem::Problem;
 use super::project::check_name;
 use super::turn::{facts_of, scope};
+use super::{Caller, Projects};
 use crate::store::{Branch, BranchFacts, Commit, NodeFacts, Outcome, Page, Project, Reference};
 
 /// Nodes that are read at a time when a branch is purged.
@@ -113,11 +113,11 @@ impl Projects {
     /// The branches of a project: pinned ones first, then in the order in which they were made.
     pub async fn branches(
         &self,
-        owner: &str,
+        caller: &Caller,
         project: &str,
         deleted: bool,
     ) -> Result<Vec<BranchView>, Problem> {
-        let project = self.own_project(owner, project).await?;
+        let project = self.own_project(caller, project).await?;
         self.branch_views(&project.id, deleted).await
     }
 
@@ -147,11 +147,11 @@ impl Projects {
     /// Creates a branch.
     pub async fn create_branch(
         &self,
-        owner: &str,
+        caller: &Caller,
         project: &str,
         new: NewBranch,
     ) -> Result<BranchView, Problem> {
-        let project = self.own_project(owner, project).await?;
+        let project = self.own_project(caller, project).await?;
         let (source, head) = self.find_source(&project, new.from_ref.as_deref()).await?;
         let facts = source.branch.map(|branch| branch.facts).unwrap_or_default();
         let lock =
@@ -222,12 +222,12 @@ impl Projects {
     /// Renames or marks a branch.
     pub async fn change_branch(
         &self,
-        owner: &str,
+        caller: &Caller,
         project: &str,
         name: &str,
         change: BranchChange,
     ) -> Result<BranchView, Problem> {
-        let project = self.own_project(owner, project).await?;
+        let project = self.own_project(caller, project).await?;
         let mut reference = self.branch(&project, name).await?;
         let Some(branch) = &mut reference.branch else {
             return Err(Problem::not_found("branch", name));
@@ -251,12 +251,12 @@ impl Projects {
     /// created on it and that no other branch has.
     pub async fn delete_branch(
         &self,
-        owner: &str,
+        caller: &Caller,
         project: &str,
         name: &str,
         purge: bool,
     ) -> Result<(), Problem> {
-        let project = self.own_project(owner, project).await?;
+        let project = self.own_project(caller, project).await?;
         let mut reference = match self.branch(&project, name).await {
             Ok(reference) => reference,
             Err(problem) if !purge => return Err(problem),
@@ -278,11 +278,11 @@ impl Projects {
     /// Brings a deleted branch back.
     pub async fn restore_branch(
         &self,
-        owner: &str,
+        caller: &Caller,
         project: &str,
         name: &str,
     ) -> Result<BranchView, Problem> {
-        let project = self.own_project(owner, project).await?;
+        let project = self.own_project(caller, project).await?;
         let mut reference = match self.branch(&project, name).await {
             Ok(present) => return self.show_branch(present).await,
             Err(_) => self.deleted_branch(&project, name).await?,

@@ -1,12 +1,15 @@
 //! What a node of a project holds, and how the API shows it.
 
+use base64::Engine;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use throughline_canonical::{Block, EndReason, Fault, Loss, Origin, Usage};
 use throughline_codec::dialects::content_blocks;
 use utoipa::ToSchema;
 
-use crate::store::{Node, NodeRole, NodeStatus};
+use crate::chat_seal::{ChatSeal, Field, SealedFields};
+use crate::store::{Node, NodeRole, NodeStatus, ProjectNode};
 
 /// The notice for reasoning that the provider has hidden.
 pub const REDACTED_NOTICE: &str = "[Some reasoning was hidden for safety reasons]";
@@ -89,12 +92,30 @@ impl NodeContent {
         signatures.collect()
     }
 
+    /// Seals the content for a node.
+    pub fn seal(&self, seal: &ChatSeal, node: &str) -> Vec<u8> {
+        let mut fields =
+            SealedFields::default().with(Field::Node, seal.seal_json(Field::Node, node, self));
+        if seal.is_clients() {
+            let (text, blocks) = (self.text(), write_blocks(self.clone().into_blocks()));
+            fields = fields
+                .with(Field::Content, seal.seal(Field::Content, node, text.as_bytes()))
+                .with(Field::ContentBlocks, seal.seal_json(Field::ContentBlocks, node, &blocks));
+        }
+        fields.write()
+    }
+
     /// Whether there is any thinking.
     pub fn has_thinking(&self) -> bool {
         let thinks =
             |block: &Block| matches!(block, Block::Thinking { .. } | Block::Redacted { .. });
         self.thinking.is_some() || self.blocks.iter().any(thinks)
     }
+}
+
+/// Blocks as the API shows them.
+fn write_blocks(blocks: Vec<Block>) -> Vec<Value> {
+    blocks.iter().map(content_blocks::write).collect()
 }
 
 /// The text of blocks.
@@ -118,11 +139,28 @@ pub struct NodeView {
     pub role: NodeRole,
     /// `complete`, `interrupted` or `error`.
     pub status: NodeStatus,
-    /// The text.
-    pub content: String,
-    /// The blocks, in order.
-    #[schema(value_type = Vec<Object>)]
-    pub content_blocks: Vec<Value>,
+    /// The text. Missing if the project is sealed and the request has no key.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub content: Option<String>,
+    /// The blocks, in order. Missing as the text.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Vec<Object>>)]
+    pub content_blocks: Option<Vec<Value>>,
+    /// The text of a node of a sealed project, sealed, in base64url.
+    #[serde(rename = "encrypted_content", skip_serializing_if = "Option::is_none")]
+    pub encrypted_content: Option<String>,
+    /// Its blocks as JSON, sealed.
+    #[serde(rename = "encrypted_content_blocks", skip_serializing_if = "Option::is_none")]
+    pub encrypted_content_blocks: Option<String>,
+    /// The text of all its thinking, sealed.
+    #[serde(rename = "encrypted_thinking_content", skip_serializing_if = "Option::is_none")]
+    pub encrypted_thinking_content: Option<String>,
+    /// The signatures of all its thinking as a JSON list, sealed.
+    #[serde(rename = "encrypted_thinking_signature", skip_serializing_if = "Option::is_none")]
+    pub encrypted_thinking_signature: Option<String>,
+    /// The provider's reply as JSON, compressed with zstd and sealed. Lists leave it out.
+    #[serde(rename = "encrypted_raw_response", skip_serializing_if = "Option::is_none")]
+    pub encrypted_raw_response: Option<String>,
     /// The backend that made it.
     pub provider: Option<String>,
     /// The model that made it.
@@ -160,23 +198,56 @@ pub struct NodeView {
     pub created_at: u64,
 }
 
+/// The sealed fields of a node, in base64url. Only sealed projects show them: their clients have the key.
+#[derive(Default)]
+struct EncryptedFields {
+    content: Option<String>,
+    content_blocks: Option<String>,
+    thinking_content: Option<String>,
+    thinking_signature: Option<String>,
+}
+
+impl EncryptedFields {
+    fn of(node: &Node, inside: &ProjectNode) -> Self {
+        let fields = SealedFields::read(&node.sealed).unwrap_or_default();
+        let Some(content) = fields.get(Field::Content) else {
+            return Self::default();
+        };
+        let text = |sealed: &[u8]| BASE64_URL_SAFE_NO_PAD.encode(sealed);
+        Self {
+            content: Some(text(content)),
+            content_blocks: fields.get(Field::ContentBlocks).map(text),
+            thinking_content: inside.sealed_thinking.as_deref().map(text),
+            thinking_signature: inside.sealed_signatures.as_deref().map(text),
+        }
+    }
+}
+
 impl NodeView {
-    /// Shows a node with its opened content. `branch` is the name of the branch that it was created
-    /// on.
-    pub fn new(node: &Node, content: NodeContent, branch: &str) -> Self {
+    /// Shows a node with its opened content, if there is a key. `branch` is the name of the branch that
+    /// it was created on.
+    pub fn new(node: &Node, content: Option<NodeContent>, branch: &str) -> Self {
         let inside = node.in_project.clone().unwrap_or_default();
+        let encrypted = EncryptedFields::of(node, &inside);
         let facts = inside.facts;
+        let is_open = content.is_some();
+        let content = content.unwrap_or_default();
         let error = content.fault.as_ref();
         Self {
             id: node.id.clone(),
             parent: node.parent.clone(),
             role: facts.role,
             status: facts.status,
-            content: content.text(),
+            content: is_open.then(|| content.text()),
+            encrypted_content: encrypted.content,
+            encrypted_content_blocks: encrypted.content_blocks,
+            encrypted_thinking_content: encrypted.thinking_content,
+            encrypted_thinking_signature: encrypted.thinking_signature,
+            encrypted_raw_response: None,
             thinking_content: content.thinking_text(),
             error: error.map(|fault| json!({"kind": fault.kind, "message": fault.message})),
             losses: content.losses.clone(),
-            content_blocks: content.into_blocks().iter().map(content_blocks::write).collect(),
+            content_blocks: is_open.then(|| write_blocks(content.into_blocks())),
             provider: facts.provider,
             model_used: facts.model,
             created_on_branch: branch.to_owned(),

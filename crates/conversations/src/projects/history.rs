@@ -2,17 +2,20 @@
 //! searches contents.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
+use base64::Engine;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use serde::Serialize;
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
-use super::Projects;
 use super::branch::MAX_PATH;
 use super::content::{NodeContent, NodeView};
 use super::context::PastNode;
 use super::problem::Problem;
-use crate::sealed_store::SealedKind;
+use super::{Caller, Projects};
+use crate::chat_seal::{ChatSeal, Field, SealedFields};
 use crate::store::{Node, NodeRole, NodeStatus, Page, Project};
 
 /// Nodes of one project that a search looks at.
@@ -98,15 +101,19 @@ pub(super) type BranchNames = HashMap<String, String>;
 impl Projects {
     /// A page of the history of a branch.
     pub async fn history(
-        &self,
-        owner: &str,
+        self: &Arc<Self>,
+        caller: &Caller,
         project: &str,
         branch: &str,
         order: Order,
         page: Page,
     ) -> Result<HistoryPage, Problem> {
-        let project = self.own_project(owner, project).await?;
-        let branch = self.branch(&project, branch).await?;
+        let project = self.own_project(caller, project).await?;
+        let seal = self.seal_of(caller, &project)?;
+        let mut branch = self.branch(&project, branch).await?;
+        if let Some(seal) = &seal {
+            self.recover(seal, &project, &mut branch).await?;
+        }
         let names = self.branch_names(&project).await?;
         let Some(head) = branch.head else {
             return Ok(HistoryPage { nodes: Vec::new(), next: None });
@@ -140,56 +147,74 @@ impl Projects {
             }
         };
         let nodes: Result<Vec<NodeView>, Problem> =
-            nodes.iter().map(|node| self.view(node, &names)).collect();
+            nodes.iter().map(|node| view(seal.as_deref(), node, &names)).collect();
         Ok(HistoryPage { nodes: nodes?, next })
     }
 
     /// One node.
-    pub async fn node(&self, owner: &str, project: &str, id: &str) -> Result<NodeView, Problem> {
-        let project = self.own_project(owner, project).await?;
+    pub async fn node(
+        &self,
+        caller: &Caller,
+        project: &str,
+        id: &str,
+    ) -> Result<NodeView, Problem> {
+        let project = self.own_project(caller, project).await?;
+        let seal = self.seal_of(caller, &project)?;
         let node = self.own_node(&project, id).await?;
-        self.view(&node, &self.branch_names(&project).await?)
+        let mut view = view(seal.as_deref(), &node, &self.branch_names(&project).await?)?;
+        if project.facts.key_check.is_some() {
+            let raw = self.sealed_store.store.raw(&node.id).await?;
+            view.encrypted_raw_response = raw.map(|sealed| BASE64_URL_SAFE_NO_PAD.encode(sealed));
+        }
+        Ok(view)
     }
 
     /// Marks a node, or removes the mark.
     pub async fn star(
         &self,
-        owner: &str,
+        caller: &Caller,
         project: &str,
         id: &str,
         starred: bool,
     ) -> Result<NodeView, Problem> {
-        let project = self.own_project(owner, project).await?;
+        let project = self.own_project(caller, project).await?;
+        let seal = self.seal_of(caller, &project)?;
         let mut node = self.own_node(&project, id).await?;
         if let Some(inside) = &mut node.in_project {
             inside.facts.starred = starred;
             self.sealed_store.store.change_node(id, inside.facts.clone()).await?;
         }
-        self.view(&node, &self.branch_names(&project).await?)
+        view(seal.as_deref(), &node, &self.branch_names(&project).await?)
     }
 
     /// The provider's reply of a node as it was captured, in its envelope.
     pub async fn raw(
         &self,
-        owner: &str,
+        caller: &Caller,
         project: &str,
         id: &str,
     ) -> Result<Box<RawValue>, Problem> {
-        let project = self.own_project(owner, project).await?;
+        let project = self.own_project(caller, project).await?;
+        let seal = self.unlock(caller, &project)?;
         let node = self.own_node(&project, id).await?;
         let sealed = self.sealed_store.store.raw(&node.id).await?;
         let sealed = sealed.ok_or_else(|| {
             Problem::not_found("captured reply of node", id)
                 .hint("only answers have one, and only while `store.raw` is on")
         })?;
-        let text = self.open_raw(id, &sealed)?;
+        let text = open_raw(&seal, id, &sealed)?;
         RawValue::from_string(text)
             .map_err(|_| Problem::from(throughline_canonical::Fault::invalid("not JSON")))
     }
 
     /// The shape of a project, without contents.
-    pub async fn graph(&self, owner: &str, project: &str, page: Page) -> Result<Graph, Problem> {
-        let project = self.own_project(owner, project).await?;
+    pub async fn graph(
+        &self,
+        caller: &Caller,
+        project: &str,
+        page: Page,
+    ) -> Result<Graph, Problem> {
+        let project = self.own_project(caller, project).await?;
         let names = self.branch_names(&project).await?;
         let limit = page.limit;
         let nodes = self.sealed_store.store.project_nodes(&project.id, page).await?;
@@ -199,8 +224,8 @@ impl Projects {
     }
 
     /// How many nodes a project has.
-    pub async fn count_nodes(&self, owner: &str, project: &str) -> Result<u64, Problem> {
-        let project = self.own_project(owner, project).await?;
+    pub async fn count_nodes(&self, caller: &Caller, project: &str) -> Result<u64, Problem> {
+        let project = self.own_project(caller, project).await?;
         Ok(self.sealed_store.store.count_nodes(&project.id).await?)
     }
 
@@ -213,10 +238,6 @@ impl Projects {
         own.ok_or_else(|| Problem::not_found("node", id))
     }
 
-    pub(super) fn content(&self, node: &Node) -> Result<NodeContent, Problem> {
-        Ok(self.sealed_store.open(SealedKind::Node, &node.id, &node.sealed)?)
-    }
-
     pub(super) async fn branch_names(&self, project: &Project) -> Result<BranchNames, Problem> {
         let branches = self.sealed_store.store.branches(&project.id).await?;
         let named = branches
@@ -225,19 +246,13 @@ impl Projects {
         Ok(named.collect())
     }
 
-    pub(super) fn view(&self, node: &Node, names: &BranchNames) -> Result<NodeView, Problem> {
-        let branch = node.in_project.as_ref().map_or("", |inside| &inside.facts.branch);
-        let name = names.get(branch).map_or(branch, String::as_str);
-        Ok(NodeView::new(node, self.content(node)?, name))
-    }
-
     /// The path to a node, with contents.
-    pub(super) async fn past(&self, head: &str) -> Result<Vec<PastNode>, Problem> {
+    pub(super) async fn past(&self, seal: &ChatSeal, head: &str) -> Result<Vec<PastNode>, Problem> {
         let nodes = self.sealed_store.store.path(head, MAX_PATH).await?;
         nodes
             .into_iter()
             .map(|node| {
-                let content = self.content(&node)?;
+                let content = content(seal, &node)?;
                 let facts = node.in_project.map(|inside| inside.facts).unwrap_or_default();
                 Ok(PastNode { id: node.id, facts, content })
             })
@@ -247,6 +262,7 @@ impl Projects {
     /// Searches the texts of a project.
     pub(super) async fn search_content(
         &self,
+        seal: &ChatSeal,
         project: &str,
         searched: &str,
     ) -> Result<Vec<Match>, Problem> {
@@ -260,7 +276,7 @@ impl Projects {
             after = Some(last.id.clone());
             looked_at += nodes.len();
             for node in nodes {
-                let text = self.content(&node)?.text();
+                let text = content(seal, &node)?.text();
                 if let Some(snippet) = snippet(&text, searched) {
                     matches.push(Match { node_id: node.id, snippet });
                     if matches.len() == MAX_MATCHES {
@@ -271,6 +287,25 @@ impl Projects {
         }
         Ok(matches)
     }
+}
+
+/// The opened content of a node.
+pub(super) fn content(seal: &ChatSeal, node: &Node) -> Result<NodeContent, Problem> {
+    let fields = SealedFields::read(&node.sealed);
+    let sealed = fields.as_ref().and_then(|fields| fields.get(Field::Node));
+    Ok(seal.open_json(Field::Node, &node.id, sealed.unwrap_or(&node.sealed))?)
+}
+
+/// A node as the API shows it, with its content if there is a seal.
+pub(super) fn view(
+    seal: Option<&ChatSeal>,
+    node: &Node,
+    names: &BranchNames,
+) -> Result<NodeView, Problem> {
+    let branch = node.in_project.as_ref().map_or("", |inside| &inside.facts.branch);
+    let name = names.get(branch).map_or(branch, String::as_str);
+    let content = seal.map(|seal| content(seal, node)).transpose()?;
+    Ok(NodeView::new(node, content, name))
 }
 
 fn graph_node(node: Node, names: &BranchNames) -> GraphNode {
@@ -316,23 +351,21 @@ pub(super) struct RawEnvelope<'a> {
 /// The version of [`RawEnvelope`].
 pub(super) const RAW_VERSION: u32 = 1;
 
-impl Projects {
-    /// Compresses and seals a provider's reply.
-    pub(super) fn seal_raw(&self, node: &str, envelope: &RawEnvelope<'_>) -> Option<Vec<u8>> {
-        let text = serde_json::to_vec(envelope).ok()?;
-        let packed = zstd::bulk::compress(&text, RAW_LEVEL).ok()?;
-        Some(self.sealed_store.seal_bytes(SealedKind::Raw, node, &packed))
-    }
+/// Compresses and seals a provider's reply.
+pub(super) fn seal_raw(seal: &ChatSeal, node: &str, envelope: &RawEnvelope<'_>) -> Option<Vec<u8>> {
+    let text = serde_json::to_vec(envelope).ok()?;
+    let packed = zstd::bulk::compress(&text, RAW_LEVEL).ok()?;
+    Some(seal.seal(Field::RawResponse, node, &packed))
+}
 
-    fn open_raw(&self, node: &str, sealed: &[u8]) -> Result<String, Problem> {
-        let packed = self.sealed_store.open_bytes(SealedKind::Raw, node, sealed)?;
-        let broken = |_| {
-            let message = "the captured reply cannot be read; see the server's log";
-            Problem::new(throughline_canonical::FaultKind::Internal, "unreadable", message)
-        };
-        let text = zstd::stream::decode_all(&*packed).map_err(broken)?;
-        String::from_utf8(text).map_err(|_| broken(std::io::Error::other("not UTF-8")))
-    }
+fn open_raw(seal: &ChatSeal, node: &str, sealed: &[u8]) -> Result<String, Problem> {
+    let packed = seal.open(Field::RawResponse, node, sealed)?;
+    let broken = |_| {
+        let message = "the captured reply cannot be read; see the server's log";
+        Problem::new(throughline_canonical::FaultKind::Internal, "unreadable", message)
+    };
+    let text = zstd::stream::decode_all(&*packed).map_err(broken)?;
+    String::from_utf8(text).map_err(|_| broken(std::io::Error::other("not UTF-8")))
 }
 
 /// How hard a provider's reply is compressed. Higher levels gain little on event streams.

@@ -5,11 +5,13 @@ use serde::{Deserialize, Serialize};
 use throughline_canonical::Block;
 use utoipa::ToSchema;
 
-use super::Projects;
 use super::branch::busy;
 use super::content::{NodeContent, NodeView};
-use super::ids::new_id;
+use super::history::view;
 use super::problem::Problem;
+use super::turn::new_node;
+use super::{Caller, Projects};
+use crate::chat_seal::ChatSeal;
 use crate::store::{Commit, Move, NodeRole, Outcome};
 
 /// Characters of the other branch's last answer that the node repeats if there is no summary.
@@ -41,12 +43,18 @@ pub struct Merged {
 
 impl Projects {
     /// Merges a branch into another.
-    pub async fn merge(&self, owner: &str, project: &str, merge: Merge) -> Result<Merged, Problem> {
+    pub async fn merge(
+        &self,
+        caller: &Caller,
+        project: &str,
+        merge: Merge,
+    ) -> Result<Merged, Problem> {
         let strategy = merge.strategy.as_deref().unwrap_or("ours");
         if strategy != "ours" {
             return Err(Problem::invalid("strategy", "must be `ours`"));
         }
-        let project = self.own_project(owner, project).await?;
+        let project = self.own_project(caller, project).await?;
+        let seal = self.unlock(caller, &project)?;
         let from = self.branch(&project, &merge.from).await?;
         let into = self.branch(&project, &merge.into).await?;
         let (Some(theirs), true) = (from.head.clone(), from.id != into.id) else {
@@ -54,13 +62,13 @@ impl Projects {
         };
         let summary = match merge.summary.filter(|summary| !summary.trim().is_empty()) {
             Some(summary) => summary,
-            None => self.last_answer(&theirs).await?,
+            None => self.last_answer(&seal, &theirs).await?,
         };
         let text = format!("[merged branch `{}`]\n{summary}", merge.from);
         let content = NodeContent { blocks: vec![Block::text(text)], ..NodeContent::default() };
-        let (id, parent) = (new_id("node"), into.head.clone());
-        let mut node =
-            self.new_node(id.clone(), &project, &into.id, parent.clone(), NodeRole::User, &content);
+        let parent = into.head.clone();
+        let mut node = new_node(&seal, &project, &into.id, parent.clone(), &content);
+        let id = node.id.clone();
         if let Some(inside) = &mut node.in_project {
             inside.facts.merged = Some(theirs);
         }
@@ -72,12 +80,12 @@ impl Projects {
             _ => return Err(self.stale(&into.id).await),
         }
         let names = self.branch_names(&project).await?;
-        Ok(Merged { head: id, node: self.view(&node, &names)? })
+        Ok(Merged { head: id, node: view(Some(&seal), &node, &names)? })
     }
 
     /// The text of the newest answer on a path.
-    async fn last_answer(&self, head: &str) -> Result<String, Problem> {
-        let past = self.past(head).await?;
+    async fn last_answer(&self, seal: &ChatSeal, head: &str) -> Result<String, Problem> {
+        let past = self.past(seal, head).await?;
         let answers = past.iter().rev().filter(|node| node.facts.role == NodeRole::Assistant);
         let texts = answers.map(|node| node.content.text());
         let text = texts.into_iter().find(|text| !text.is_empty()).unwrap_or_default();

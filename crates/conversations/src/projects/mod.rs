@@ -5,7 +5,9 @@
 //! - `turn`: starts an answer: chat, edit, regenerate; `merge` joins branches;
 //! - `answer`: drives a run and stores its node;
 //! - [`context`]: chooses what of a branch goes into the next request; `preview` shows it;
-//! - [`content`]: what a node holds; [`problem`]: the errors of the API.
+//! - [`content`]: what a node holds; [`problem`]: the errors of the API;
+//! - `locks`: who can read contents; `leases`: keys that are held for some minutes; `unfinished`: answers
+//!   of sealed projects whose server died.
 //!
 //! Every function checks that the project belongs to the caller. Nothing but a purge removes a node.
 
@@ -15,12 +17,15 @@ pub mod content;
 pub mod context;
 mod history;
 pub mod ids;
+mod leases;
+mod locks;
 mod merge;
 mod preview;
 pub mod problem;
 mod project;
 pub mod providers;
 mod turn;
+mod unfinished;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,9 +35,13 @@ use parking_lot::RwLock;
 use throughline_codec::pacing::Pacing;
 use throughline_gateway::Gateway;
 use throughline_gateway::backend::credential_fingerprint;
+use throughline_sealing::ChatKey;
 
 pub use self::branch::{BranchChange, BranchView, NewBranch};
 pub use self::history::{Graph, GraphNode, HistoryPage, Order};
+use self::leases::Leases;
+pub use self::leases::{LeaseRequest, LeaseView};
+pub use self::locks::ProjectMode;
 pub use self::merge::{Merge, Merged};
 pub use self::preview::ChatPreview;
 use self::problem::Problem;
@@ -51,6 +60,8 @@ pub struct ProjectSettings {
     pub provider: String,
     /// The model of a new project. Empty: the default model of its provider.
     pub model: String,
+    /// Who holds the keys of new projects.
+    pub mode: ProjectMode,
     /// Whether providers store replies, so that the next request need not repeat the history.
     pub previous_response: PreviousResponse,
     /// Whether the providers' replies are kept as they were captured.
@@ -66,6 +77,7 @@ impl Default for ProjectSettings {
         Self {
             provider: String::new(),
             model: String::new(),
+            mode: ProjectMode::Managed,
             previous_response: PreviousResponse::Off,
             raw: true,
             retention: Duration::from_secs(600),
@@ -93,12 +105,16 @@ pub struct Caller {
     pub owner: String,
     /// The headers, for backends that get the caller's own key.
     pub headers: HeaderMap,
+    /// The chat key that the caller presents.
+    pub key: Option<ChatKey>,
+    /// The lease that the caller presents.
+    pub lease: Option<String>,
 }
 
 impl Caller {
     /// The caller with this key.
     pub fn new(key: &str, headers: HeaderMap) -> Self {
-        Self { owner: credential_fingerprint(key), headers }
+        Self { owner: credential_fingerprint(key), headers, key: None, lease: None }
     }
 }
 
@@ -109,13 +125,20 @@ pub struct Projects {
     runs: Arc<Runs>,
     sealed_store: Arc<SealedStore>,
     settings: RwLock<ProjectSettings>,
+    leases: Leases,
 }
 
 impl Projects {
     /// Projects in the store of these runs.
     pub fn new(gateway: Arc<Gateway>, runs: Arc<Runs>, settings: ProjectSettings) -> Self {
         let sealed_store = runs.sealed_store.clone();
-        Self { gateway, runs, sealed_store, settings: RwLock::new(settings) }
+        Self {
+            gateway,
+            runs,
+            sealed_store,
+            settings: RwLock::new(settings),
+            leases: Leases::default(),
+        }
     }
 
     /// Replaces the settings.
@@ -128,15 +151,15 @@ impl Projects {
     }
 
     /// A project of this owner, deleted or not.
-    async fn any_project(&self, owner: &str, id: &str) -> Result<Project, Problem> {
+    async fn any_project(&self, caller: &Caller, id: &str) -> Result<Project, Problem> {
         let project = self.sealed_store.store.project(id).await?;
-        let own = project.filter(|project| project.owner == owner);
+        let own = project.filter(|project| project.owner == caller.owner);
         own.ok_or_else(|| Problem::not_found("project", id))
     }
 
     /// A project of this owner.
-    async fn own_project(&self, owner: &str, id: &str) -> Result<Project, Problem> {
-        let project = self.any_project(owner, id).await?;
+    async fn own_project(&self, caller: &Caller, id: &str) -> Result<Project, Problem> {
+        let project = self.any_project(caller, id).await?;
         match project.facts.deleted {
             None => Ok(project),
             Some(_) => Err(Problem::not_found("project", id).hint(format!(

@@ -1,5 +1,7 @@
 //! Shows what would be sent for a chat turn, and why, without sending it.
 
+use std::sync::Arc;
+
 use serde::Serialize;
 use throughline_codec::dialects::stored::Stored;
 use throughline_gateway::plan::preview::Preview;
@@ -28,14 +30,16 @@ pub struct ChatPreview {
 impl Projects {
     /// Shows what would be sent for a chat turn. Nothing is stored.
     pub async fn preview(
-        &self,
+        self: &Arc<Self>,
         caller: &Caller,
         project: &str,
         chat: ChatRequest,
     ) -> Result<ChatPreview, Problem> {
-        let project = self.own_project(&caller.owner, project).await?;
+        let project = self.own_project(caller, project).await?;
+        let seal = self.unlock(caller, &project)?;
         let name = chat.branch.as_deref().unwrap_or(FIRST_BRANCH);
-        let branch = self.branch(&project, name).await?;
+        let mut branch = self.branch(&project, name).await?;
+        self.recover(&seal, &project, &mut branch).await?;
         let facts = facts_of(&branch);
         let lock = self.resolve_lock(
             chat.llm_provider.as_deref(),
@@ -44,7 +48,7 @@ impl Projects {
         )?;
         let part =
             read_part(chat.message, chat.tool_results, chat.settings, self.stores_replies())?;
-        self.check_results(branch.head.as_deref(), &part).await?;
+        self.check_results(&seal, branch.head.as_deref(), &part).await?;
         let run = RunContent {
             project: project.id.clone(),
             branch: branch.id.clone(),
@@ -53,8 +57,9 @@ impl Projects {
             model: lock.1,
             ..RunContent::default()
         };
-        let (request, context) = self.assemble(&run, part.request, Some(part.blocks)).await?;
-        let incoming = self.incoming(caller, &run.provider);
+        let (request, context) =
+            self.assemble(&seal, &run, part.request, Some(part.blocks)).await?;
+        let incoming = self.incoming(caller, &run.provider, &seal);
         let preview = self.gateway.preview(incoming, Stored::accept(request)).await?;
         Ok(ChatPreview { nodes: context.nodes, tokens: context.tokens, preview })
     }

@@ -19,6 +19,8 @@ struct Details {
     /// The last part of its `type`, for programs.
     kind: &'static str,
     hint: Option<String>,
+    /// The status, if the kind of fault has none of its own.
+    status: Option<(u16, &'static str)>,
     extra: Map<String, Value>,
 }
 
@@ -26,7 +28,7 @@ impl Problem {
     /// A problem of this kind.
     pub fn new(fault_kind: FaultKind, kind: &'static str, detail: impl Into<String>) -> Self {
         let fault = Fault::new(fault_kind, detail);
-        Self(Box::new(Details { fault, kind, hint: None, extra: Map::new() }))
+        Self(Box::new(Details { fault, kind, hint: None, status: None, extra: Map::new() }))
     }
 
     /// Something that does not exist, or belongs to another caller.
@@ -42,6 +44,13 @@ impl Problem {
     /// A request that does not fit the present state.
     pub fn conflict(kind: &'static str, detail: impl Into<String>) -> Self {
         Self::new(FaultKind::Conflict, kind, detail)
+    }
+
+    /// Contents that cannot be read without a key.
+    pub fn locked(detail: impl Into<String>) -> Self {
+        let mut locked = Self::new(FaultKind::Forbidden, "locked", detail);
+        locked.0.status = Some((423, "Locked"));
+        locked
     }
 
     /// Adds what the caller can do.
@@ -65,9 +74,13 @@ impl Problem {
 
     /// The status and the body.
     pub fn write(&self) -> (u16, Value) {
-        let Details { fault, kind, hint, extra } = &*self.0;
-        let (status, body) = Stored.write_fault(fault, "");
+        let Details { fault, kind, hint, status, extra } = &*self.0;
+        let (mut code, body) = Stored.write_fault(fault, "");
         let mut body: Value = serde_json::from_slice(&body).unwrap_or_default();
+        if let Some((status, title)) = status {
+            code = *status;
+            (body["status"], body["title"]) = (json!(status), json!(title));
+        }
         if !kind.is_empty() {
             body["type"] = json!(format!("/problems/{kind}"));
         }
@@ -75,7 +88,7 @@ impl Problem {
         for (name, value) in extra {
             body[name] = value.clone();
         }
-        (status, body)
+        (code, body)
     }
 }
 
@@ -99,7 +112,7 @@ fn default_hint(kind: FaultKind) -> &'static str {
 
 impl From<Fault> for Problem {
     fn from(fault: Fault) -> Self {
-        let details = Details { fault, kind: "", hint: None, extra: Map::new() };
+        let details = Details { fault, kind: "", hint: None, status: None, extra: Map::new() };
         Self(Box::new(details))
     }
 }

@@ -1,13 +1,16 @@
 //! Projects: create, list, change, delete.
 
+use base64::Engine;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
 use throughline_gateway::unix_ms;
 use utoipa::ToSchema;
 
 use super::ids::new_id;
+use super::locks::{check_mode, locked};
 use super::problem::Problem;
-use super::{BranchView, Projects};
-use crate::sealed_store::SealedKind;
+use super::{BranchView, Caller, Projects};
+use crate::chat_seal::{ChatSeal, Field, SealedFields};
 use crate::store::{Branch, BranchFacts, Commit, Page, Project, ProjectFacts, Reference};
 
 /// The name of the first branch.
@@ -29,8 +32,10 @@ pub struct NewProject {
     pub provider: Option<String>,
     /// The model of its first branch.
     pub model: Option<String>,
-    /// Who holds the key: `managed`.
+    /// Who holds the key: `managed` (the server) or `sealed` (the client). Default: `projects.mode`.
     pub mode: Option<String>,
+    /// The check of the chat key of a sealed project, in base64url.
+    pub key_check: Option<String>,
     /// The system text of all requests.
     pub system: Option<String>,
 }
@@ -75,10 +80,16 @@ pub(super) struct ProjectContent {
 pub struct ProjectView {
     /// The id.
     pub id: String,
-    /// The title.
-    pub title: String,
-    /// Who holds the key.
+    /// The title. `null` if the project is sealed and the request has no key.
+    pub title: Option<String>,
+    /// The title of a sealed project, sealed.
+    #[serde(rename = "encrypted_title", skip_serializing_if = "Option::is_none")]
+    pub encrypted_title: Option<String>,
+    /// Who holds the key: `managed` or `sealed`.
     pub mode: String,
+    /// The check of the chat key of a sealed project.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key_check: Option<String>,
     /// The system text.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub system: Option<String>,
@@ -106,31 +117,41 @@ pub struct ProjectList {
 
 impl Projects {
     /// Creates a project with its first branch.
-    pub async fn create(&self, owner: &str, new: NewProject) -> Result<ProjectView, Problem> {
-        let mode = new.mode.as_deref().unwrap_or("managed");
-        if mode != "managed" {
-            return Err(Problem::invalid(
-                "mode",
-                "must be `managed`; sealed projects are not available yet",
-            ));
-        }
+    pub async fn create(&self, caller: &Caller, new: NewProject) -> Result<ProjectView, Problem> {
+        let (mode, key_check) = check_mode(
+            caller,
+            new.mode.as_deref(),
+            self.settings().mode,
+            new.key_check.as_deref(),
+        )?;
         check_name("title", &new.title)?;
         let lock = self.resolve_lock(new.provider.as_deref(), new.model.as_deref(), None)?;
         let now = unix_ms();
         let mut project = Project {
             id: new_id("project"),
-            owner: owner.to_owned(),
+            owner: caller.owner.clone(),
             created: now,
-            facts: ProjectFacts { mode: mode.to_owned(), deleted: None },
+            facts: ProjectFacts {
+                mode: mode.as_str().to_owned(),
+                key_check,
+                ..ProjectFacts::default()
+            },
             sealed: Vec::new(),
         };
         let system = new.system.filter(|system| !system.is_empty());
-        self.seal_project(&mut project, &ProjectContent { title: new.title, system });
+        match self.seal_of(caller, &project)? {
+            Some(seal) => {
+                seal_project(&seal, &mut project, &ProjectContent { title: new.title, system });
+            }
+            // A client that never shows its key adds the title later, with the key.
+            None if new.title.is_empty() && system.is_none() => {}
+            None => return Err(locked()),
+        }
         let store = &self.sealed_store.store;
         store.put_project(project.clone()).await?;
         let reference = Reference {
             id: new_id("branch"),
-            owner: owner.to_owned(),
+            owner: caller.owner.clone(),
             created: now,
             branch: Some(Branch {
                 project: project.id.clone(),
@@ -140,23 +161,24 @@ impl Projects {
             ..Reference::default()
         };
         store.commit(Commit { reference: Some(reference), ..Commit::default() }).await?;
-        self.show(&project).await
+        self.show(caller, &project).await
     }
 
     /// A project.
-    pub async fn get(&self, owner: &str, id: &str) -> Result<ProjectView, Problem> {
-        self.show(&self.own_project(owner, id).await?).await
+    pub async fn get(&self, caller: &Caller, id: &str) -> Result<ProjectView, Problem> {
+        self.show(caller, &self.own_project(caller, id).await?).await
     }
 
     /// Changes a project.
     pub async fn change(
         &self,
-        owner: &str,
+        caller: &Caller,
         id: &str,
         change: ProjectChange,
     ) -> Result<ProjectView, Problem> {
-        let mut project = self.own_project(owner, id).await?;
-        let mut content = self.project_content(&project)?;
+        let mut project = self.own_project(caller, id).await?;
+        let seal = self.unlock(caller, &project)?;
+        let mut content = project_content(&seal, &project)?;
         if let Some(title) = change.title {
             check_name("title", &title)?;
             content.title = title;
@@ -164,14 +186,14 @@ impl Projects {
         if let Some(system) = change.system {
             content.system = Some(system).filter(|system| !system.is_empty());
         }
-        self.seal_project(&mut project, &content);
+        seal_project(&seal, &mut project, &content);
         self.sealed_store.store.put_project(project.clone()).await?;
-        self.show(&project).await
+        self.show(caller, &project).await
     }
 
     /// Deletes a project. It can be restored, unless `purge` removes it for good.
-    pub async fn delete(&self, owner: &str, id: &str, purge: bool) -> Result<(), Problem> {
-        let mut project = self.any_project(owner, id).await?;
+    pub async fn delete(&self, caller: &Caller, id: &str, purge: bool) -> Result<(), Problem> {
+        let mut project = self.any_project(caller, id).await?;
         let store = &self.sealed_store.store;
         if purge {
             for branch in store.branches(id).await? {
@@ -188,15 +210,15 @@ impl Projects {
     }
 
     /// Brings a deleted project back.
-    pub async fn restore(&self, owner: &str, id: &str) -> Result<ProjectView, Problem> {
-        let mut project = self.any_project(owner, id).await?;
+    pub async fn restore(&self, caller: &Caller, id: &str) -> Result<ProjectView, Problem> {
+        let mut project = self.any_project(caller, id).await?;
         project.facts.deleted = None;
         self.sealed_store.store.put_project(project.clone()).await?;
-        self.show(&project).await
+        self.show(caller, &project).await
     }
 
     /// Lists projects, or searches them.
-    pub async fn list(&self, owner: &str, query: ProjectQuery) -> Result<ProjectList, Problem> {
+    pub async fn list(&self, caller: &Caller, query: ProjectQuery) -> Result<ProjectList, Problem> {
         let searched = query.search.as_deref().map(str::to_lowercase);
         let limit = query.limit;
         let mut page = Page { after: query.after, limit: limit.max(1) + 1 };
@@ -205,8 +227,11 @@ impl Projects {
         }
         let (mut found, mut looked_at) = (Vec::new(), 0);
         loop {
-            let batch =
-                self.sealed_store.store.projects(owner, query.deleted, page.clone()).await?;
+            let batch = self
+                .sealed_store
+                .store
+                .projects(&caller.owner, query.deleted, page.clone())
+                .await?;
             let is_last = batch.len() < page.limit;
             for project in batch {
                 if found.len() == limit || looked_at == MAX_SEARCHED {
@@ -214,15 +239,20 @@ impl Projects {
                 }
                 looked_at += 1;
                 page.after = Some(project.id.clone());
-                let mut view = self.summary(&project)?;
+                let seal = self.seal_of(caller, &project).ok().flatten();
+                let mut view = summary(&project, seal.as_deref())?;
                 match &searched {
                     Some(text) if query.in_content => {
-                        view.matches = self.search_content(&project.id, text).await?;
+                        // What is sealed is not searched, also if the key is here by chance.
+                        let seal = seal.filter(|seal| !seal.is_clients());
+                        if let Some(seal) = seal {
+                            view.matches = self.search_content(&seal, &project.id, text).await?;
+                        }
                         if view.matches.is_empty() {
                             continue;
                         }
                     }
-                    Some(text) if !view.title.to_lowercase().contains(text) => continue,
+                    Some(text) if !view.has_in_title(text) => continue,
                     _ => {}
                 }
                 found.push(view);
@@ -233,33 +263,61 @@ impl Projects {
         }
     }
 
-    pub(super) fn project_content(&self, project: &Project) -> Result<ProjectContent, Problem> {
-        let opened = self.sealed_store.open(SealedKind::Project, &project.id, &project.sealed);
-        Ok(opened?)
-    }
-
-    fn seal_project(&self, project: &mut Project, content: &ProjectContent) {
-        project.sealed = self.sealed_store.seal(SealedKind::Project, &project.id, content);
-    }
-
-    fn summary(&self, project: &Project) -> Result<ProjectView, Problem> {
-        let content = self.project_content(project)?;
-        Ok(ProjectView {
-            id: project.id.clone(),
-            title: content.title,
-            mode: project.facts.mode.clone(),
-            system: content.system,
-            created_at: project.created,
-            deleted_at: project.facts.deleted,
-            branches: Vec::new(),
-            matches: Vec::new(),
-        })
-    }
-
-    async fn show(&self, project: &Project) -> Result<ProjectView, Problem> {
+    async fn show(&self, caller: &Caller, project: &Project) -> Result<ProjectView, Problem> {
         let branches = self.branch_views(&project.id, false).await?;
-        Ok(ProjectView { branches, ..self.summary(project)? })
+        let seal = self.seal_of(caller, project)?;
+        Ok(ProjectView { branches, ..summary(project, seal.as_deref())? })
     }
+}
+
+impl ProjectView {
+    fn has_in_title(&self, searched: &str) -> bool {
+        self.title.as_ref().is_some_and(|title| title.to_lowercase().contains(searched))
+    }
+}
+
+/// The opened content of a project.
+pub(super) fn project_content(
+    seal: &ChatSeal,
+    project: &Project,
+) -> Result<ProjectContent, Problem> {
+    // A sealed project that was created without its key has no content yet.
+    if project.sealed.is_empty() {
+        return Ok(ProjectContent::default());
+    }
+    let fields = SealedFields::read(&project.sealed);
+    let sealed = fields.as_ref().and_then(|fields| fields.get(Field::Project));
+    Ok(seal.open_json(Field::Project, "", sealed.unwrap_or(&project.sealed))?)
+}
+
+fn seal_project(seal: &ChatSeal, project: &mut Project, content: &ProjectContent) {
+    let mut fields =
+        SealedFields::default().with(Field::Project, seal.seal_json(Field::Project, "", content));
+    if seal.is_clients() {
+        fields = fields.with(Field::Title, seal.seal(Field::Title, "", content.title.as_bytes()));
+    }
+    project.sealed = fields.write();
+}
+
+/// A project without its branches.
+fn summary(project: &Project, seal: Option<&ChatSeal>) -> Result<ProjectView, Problem> {
+    let content = seal.map(|seal| project_content(seal, project)).transpose()?;
+    let fields = SealedFields::read(&project.sealed).unwrap_or_default();
+    let encrypted_title =
+        fields.get(Field::Title).map(|title| BASE64_URL_SAFE_NO_PAD.encode(title));
+    let (title, system) = content.map_or((None, None), |of| (Some(of.title), of.system));
+    Ok(ProjectView {
+        id: project.id.clone(),
+        title,
+        encrypted_title,
+        mode: project.facts.mode.clone(),
+        key_check: project.facts.key_check.clone(),
+        system,
+        created_at: project.created,
+        deleted_at: project.facts.deleted,
+        branches: Vec::new(),
+        matches: Vec::new(),
+    })
 }
 
 /// Checks a title or a name.

@@ -14,10 +14,12 @@ use utoipa::ToSchema;
 use super::answer::{Answer, RunContent};
 use super::branch::{busy, name_taken};
 use super::content::NodeContent;
+use super::history::content;
 use super::ids::new_id;
 use super::problem::Problem;
 use super::project::{FIRST_BRANCH, check_name};
 use super::{Caller, Projects};
+use crate::chat_seal::ChatSeal;
 use crate::sealed_store::SealedKind;
 use crate::store::{
     BranchFacts, Commit, Move, Node, NodeFacts, NodeRole, Outcome, Project, ProjectNode, Reference,
@@ -165,6 +167,7 @@ pub(super) struct UserPart {
 
 /// What a new run needs to know.
 struct NewRun<'a> {
+    seal: Arc<ChatSeal>,
     project: &'a Project,
     branch: &'a Reference,
     /// The node that the answer follows.
@@ -182,12 +185,14 @@ impl Projects {
         project: &str,
         chat: ChatRequest,
     ) -> Result<StartedRun, Problem> {
-        let project = self.own_project(&caller.owner, project).await?;
+        let project = self.own_project(caller, project).await?;
         if let Some(known) = self.repeated(&project, chat.client_request_id.as_deref()).await? {
             return Ok(known);
         }
+        let seal = self.unlock(caller, &project)?;
         let name = chat.branch.as_deref().unwrap_or(FIRST_BRANCH);
         let mut branch = self.branch(&project, name).await?;
+        self.recover(&seal, &project, &mut branch).await?;
         let facts = facts_of(&branch);
         let (provider, model) = (chat.llm_provider.as_deref(), chat.llm_model.as_deref());
         let mut new_branch = None;
@@ -203,9 +208,10 @@ impl Projects {
         check_head(&branch, chat.expected_head.as_deref())?;
         let part =
             read_part(chat.message, chat.tool_results, chat.settings, self.stores_replies())?;
-        self.check_results(branch.head.as_deref(), &part).await?;
-        let user = self.user_node(&project, &branch, branch.head.clone(), &part);
+        self.check_results(&seal, branch.head.as_deref(), &part).await?;
+        let user = user_node(&seal, &project, &branch, branch.head.clone(), &part);
         let new = NewRun {
+            seal,
             project: &project,
             branch: &branch,
             parent: user.id.clone(),
@@ -229,10 +235,11 @@ impl Projects {
         project: &str,
         edit: EditRequest,
     ) -> Result<StartedRun, Problem> {
-        let project = self.own_project(&caller.owner, project).await?;
+        let project = self.own_project(caller, project).await?;
         if let Some(known) = self.repeated(&project, edit.client_request_id.as_deref()).await? {
             return Ok(known);
         }
+        let seal = self.unlock(caller, &project)?;
         let node = self.own_node(&project, &edit.node_id).await?;
         let inside = node.in_project.clone().unwrap_or_default();
         if inside.facts.role != NodeRole::User {
@@ -246,14 +253,15 @@ impl Projects {
             edit.llm_model.as_deref(),
             Some(&source),
         )?;
-        let settings = self.settings_or_those_of(&node, edit.settings)?;
+        let settings = settings_or_those_of(&seal, &node, edit.settings)?;
         let part = read_part(edit.message, Vec::new(), settings, self.stores_replies())?;
-        self.check_results(node.parent.as_deref(), &part).await?;
+        self.check_results(&seal, node.parent.as_deref(), &part).await?;
         let name = edit.branch.unwrap_or_else(|| format!("edit-{}", &new_id("")[9..17]));
         let mut branch = self.new_branch(&project, &name, lock, node.parent.clone())?;
-        let user = self.user_node(&project, &branch, node.parent.clone(), &part);
+        let user = user_node(&seal, &project, &branch, node.parent.clone(), &part);
         branch.head = Some(user.id.clone());
         let new = NewRun {
+            seal,
             project: &project,
             branch: &branch,
             parent: user.id.clone(),
@@ -272,10 +280,11 @@ impl Projects {
         project: &str,
         again: RegenerateRequest,
     ) -> Result<StartedRun, Problem> {
-        let project = self.own_project(&caller.owner, project).await?;
+        let project = self.own_project(caller, project).await?;
         if let Some(known) = self.repeated(&project, again.client_request_id.as_deref()).await? {
             return Ok(known);
         }
+        let seal = self.unlock(caller, &project)?;
         let node = self.own_node(&project, &again.node_id).await?;
         let branches = self.sealed_store.store.branches(&project.id).await?;
         let is_wanted = |branch: &Reference| match (&again.branch, &branch.branch) {
@@ -295,10 +304,11 @@ impl Projects {
         let branch = branches.iter().find(is_head).filter(|_| is_answer).ok_or_else(refused)?;
         check_head(branch, again.expected_head.as_deref())?;
         let user = self.own_node(&project, &parent).await?;
-        let settings = self.settings_or_those_of(&user, again.settings)?;
+        let settings = settings_or_those_of(&seal, &user, again.settings)?;
         let part =
             UserPart { blocks: Vec::new(), ..read_settings(settings, self.stores_replies())? };
         let new = NewRun {
+            seal,
             project: &project,
             branch,
             parent,
@@ -390,7 +400,8 @@ impl Projects {
             node_id: content.node.clone(),
             branch: content.branch_name.clone(),
         };
-        let answer = Answer::new(Arc::clone(self), &run, content, self.settings().retention);
+        let answer =
+            Answer::new(Arc::clone(self), new.seal, &run, content, self.settings().retention);
         answer.spawn(caller.clone(), part.request, permit);
         Ok(started)
     }
@@ -403,60 +414,10 @@ impl Projects {
         }
     }
 
-    fn user_node(
-        &self,
-        project: &Project,
-        branch: &Reference,
-        parent: Option<String>,
-        part: &UserPart,
-    ) -> Node {
-        let content = NodeContent {
-            blocks: part.blocks.clone(),
-            settings: part.settings.clone(),
-            ..NodeContent::default()
-        };
-        self.new_node(new_id("node"), project, &branch.id, parent, NodeRole::User, &content)
-    }
-
-    /// A node that is not stored yet.
-    pub(super) fn new_node(
-        &self,
-        id: String,
-        project: &Project,
-        branch: &str,
-        parent: Option<String>,
-        role: NodeRole,
-        content: &NodeContent,
-    ) -> Node {
-        Node {
-            parent,
-            owner: project.owner.clone(),
-            created: unix_ms(),
-            sealed: self.sealed_store.seal(SealedKind::Node, &id, content),
-            in_project: Some(ProjectNode {
-                project: project.id.clone(),
-                facts: NodeFacts { role, branch: branch.to_owned(), ..NodeFacts::default() },
-                ..ProjectNode::default()
-            }),
-            id,
-            ..Node::default()
-        }
-    }
-
-    /// The settings of a request, or those of an earlier turn where it has none.
-    fn settings_or_those_of(
-        &self,
-        node: &Node,
-        settings: Map<String, Value>,
-    ) -> Result<Map<String, Value>, Problem> {
-        let mut all = self.content(node)?.settings;
-        all.extend(settings);
-        Ok(all)
-    }
-
     /// Checks that results belong to calls of the newest answer before or at this node.
     pub(super) async fn check_results(
         &self,
+        seal: &ChatSeal,
         head: Option<&str>,
         part: &UserPart,
     ) -> Result<(), Problem> {
@@ -477,7 +438,7 @@ impl Projects {
             node.in_project.as_ref().is_some_and(|of| of.facts.role == NodeRole::Assistant)
         };
         let blocks = match path.iter().rfind(is_answer) {
-            Some(answer) => self.content(answer)?.blocks,
+            Some(answer) => content(seal, answer)?.blocks,
             None => Vec::new(),
         };
         let is_called = |result: &str| {
@@ -493,8 +454,8 @@ impl Projects {
     }
 
     /// A run of this owner.
-    pub async fn run(&self, owner: &str, id: &str) -> Result<RunView, Problem> {
-        let run = self.own_run(owner, id).await?;
+    pub async fn run(&self, caller: &Caller, id: &str) -> Result<RunView, Problem> {
+        let run = self.own_run(caller, id).await?;
         let content = self.run_content(&run)?;
         let has_node = self.sealed_store.store.node(&content.node).await?.is_some();
         Ok(RunView {
@@ -512,8 +473,8 @@ impl Projects {
     }
 
     /// Stops a run. Returns it as it is then, or soon.
-    pub async fn stop(&self, owner: &str, id: &str) -> Result<RunView, Problem> {
-        let run = self.own_run(owner, id).await?;
+    pub async fn stop(&self, caller: &Caller, id: &str) -> Result<RunView, Problem> {
+        let run = self.own_run(caller, id).await?;
         if run.status == RunStatus::Running {
             let live = self.runs.live(id);
             self.runs.stop(id).await?;
@@ -521,17 +482,27 @@ impl Projects {
                 live.closed().await;
             }
         }
-        self.run(owner, id).await
+        self.run(caller, id).await
     }
 
     /// The record of a run of this owner.
-    pub async fn own_run(&self, owner: &str, id: &str) -> Result<Run, Problem> {
+    pub async fn own_run(&self, caller: &Caller, id: &str) -> Result<Run, Problem> {
         let run = self.sealed_store.store.run(id).await?;
-        let own = run.filter(|run| run.owner == owner && is_project(&run.scope));
+        let own = run.filter(|run| run.owner == caller.owner && is_project(&run.scope));
         own.ok_or_else(|| {
             Problem::not_found("run", id)
                 .hint("logs of runs are kept for `runs.retention`; the answer is in its node")
         })
+    }
+
+    /// The seal of the project of a run.
+    pub async fn seal_of_run(
+        &self,
+        caller: &Caller,
+        run: &RunView,
+    ) -> Result<Arc<ChatSeal>, Problem> {
+        let project = self.any_project(caller, &run.project_id).await?;
+        self.unlock(caller, &project)
     }
 
     /// Whether the log of a run has an entry of this number.
@@ -539,14 +510,70 @@ impl Projects {
         if let Some(live) = self.runs.live(id) {
             return Ok(live.last_number().is_some_and(|last| last >= number));
         }
-        let entries = self.runs.stored_entries(id, number.checked_sub(1)).await?;
-        Ok(!entries.is_empty())
+        // The entries need not be opened.
+        let pieces = self.sealed_store.store.logged(id, number.checked_sub(1)).await?;
+        Ok(!pieces.is_empty())
     }
 
     /// The log of runs.
     pub fn runs(&self) -> &Arc<crate::runs::Runs> {
         &self.runs
     }
+}
+
+/// The node of what a user says.
+fn user_node(
+    seal: &ChatSeal,
+    project: &Project,
+    branch: &Reference,
+    parent: Option<String>,
+    part: &UserPart,
+) -> Node {
+    let content = NodeContent {
+        blocks: part.blocks.clone(),
+        settings: part.settings.clone(),
+        ..NodeContent::default()
+    };
+    new_node(seal, project, &branch.id, parent, &content)
+}
+
+/// A node of a user that is not stored yet.
+pub(super) fn new_node(
+    seal: &ChatSeal,
+    project: &Project,
+    branch: &str,
+    parent: Option<String>,
+    content: &NodeContent,
+) -> Node {
+    let id = new_id("node");
+    Node {
+        parent,
+        owner: project.owner.clone(),
+        created: unix_ms(),
+        sealed: content.seal(seal, &id),
+        in_project: Some(ProjectNode {
+            project: project.id.clone(),
+            facts: NodeFacts {
+                role: NodeRole::User,
+                branch: branch.to_owned(),
+                ..NodeFacts::default()
+            },
+            ..ProjectNode::default()
+        }),
+        id,
+        ..Node::default()
+    }
+}
+
+/// The settings of a request, or those of an earlier turn where it has none.
+fn settings_or_those_of(
+    seal: &ChatSeal,
+    node: &Node,
+    settings: Map<String, Value>,
+) -> Result<Map<String, Value>, Problem> {
+    let mut all = content(seal, node)?.settings;
+    all.extend(settings);
+    Ok(all)
 }
 
 /// The scope of the runs of a project.

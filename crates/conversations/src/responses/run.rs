@@ -369,7 +369,7 @@ impl Responses {
         id: &str,
         after: Option<u64>,
     ) -> impl Stream<Item = Bytes> + use<> {
-        let entries = self.runs.follow(id, after);
+        let entries = self.runs.follow(id, after, None);
         // A failed store has been logged; the stream then ends early, and its reader resumes.
         entries.filter_map(|entry| async {
             entry.ok().map(|entry| Bytes::copy_from_slice(entry.text.as_bytes()))
@@ -379,7 +379,7 @@ impl Responses {
     /// A run that another process writes or has left, as far as its events are stored.
     async fn restored(&self, id: &str, epoch: u64, queued: Value) -> Result<Run, StoreError> {
         let run = Run::new(Arc::new(LiveRun::new(id, epoch)), queued);
-        let entries = self.runs.stored_entries(id, None).await?;
+        let entries = self.runs.stored_entries(id, None, None).await?;
         for entry in &entries {
             Framer::new(MAX_REPLY_BYTES)
                 .push(entry.text.as_bytes(), |frame, _| run.take([step(frame.data).1]));
@@ -400,7 +400,7 @@ impl Responses {
         // Runs of other kinds have ids of the same form.
         let is_own = run.is_some_and(|run| run.scope == SCOPE && run.owner == owner);
         if is_own && self.runs.stop(id).await.map_err(fault)? {
-            let ended = self.runs.follow(id, None).for_each(|_| async {});
+            let ended = self.runs.follow(id, None, None).for_each(|_| async {});
             let _ = tokio::time::timeout(MAX_STOP_WAIT, ended).await;
         }
         Ok(())

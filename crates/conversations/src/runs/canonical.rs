@@ -19,7 +19,7 @@ use tracing::Instrument;
 
 pub use super::event_log::EMPTY_REPLY;
 use super::event_log::{EventLog, PacedLog};
-use super::log::LiveRun;
+use super::log::{Entry, LiveRun};
 use super::{Appended, Runs, Written};
 use crate::store::{Outcome, RunStatus};
 
@@ -127,13 +127,10 @@ impl CanonicalRun {
         fault: Fault,
         store_end: &dyn StoreEnd,
     ) -> Result<Option<Driven>, StoreError> {
-        let entries = self.runs.stored_entries(&self.live.id, None).await?;
-        let mut log = EventLog::restored(&entries);
+        let entries =
+            self.runs.stored_entries(&self.live.id, None, self.live.seal.as_deref()).await?;
+        let log = left_log(&entries, fault);
         self.live.restore(entries);
-        if !log.has_ended {
-            log.add(&Event::Fault(fault));
-            log.end(EndReason::Cut);
-        }
         Ok(self.finish(log, None, store_end).await)
     }
 
@@ -245,6 +242,22 @@ impl CanonicalRun {
             Err(_) => Some(false),
         }
     }
+}
+
+/// The result of a run whose process died, from the events that had arrived.
+pub fn left_reply(entries: &[Entry], fault: Fault) -> Driven {
+    let (reply, cut_blocks) = left_log(entries, fault).into_reply();
+    Driven { status: status_of(&reply), reply, cut_blocks, head: None }
+}
+
+/// The log of a run whose process died. `fault` is used if it does not say how it ended.
+fn left_log(entries: &[Entry], fault: Fault) -> EventLog {
+    let mut log = EventLog::restored(entries);
+    if !log.has_ended {
+        log.add(&Event::Fault(fault));
+        log.end(EndReason::Cut);
+    }
+    log
 }
 
 fn stream_of(events: TurnEvents) -> impl Stream<Item = Vec<TurnEvent>> {

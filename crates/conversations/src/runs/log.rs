@@ -7,6 +7,8 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
+use crate::chat_seal::ChatSeal;
+
 /// How many bytes of entries a run may have.
 const MAX_RUN_BYTES: usize = 64 << 20;
 
@@ -27,6 +29,8 @@ pub struct LiveRun {
     pub id: String,
     /// The epoch under which this process writes.
     pub epoch: u64,
+    /// Seals the log, if the run belongs to a project.
+    pub seal: Option<Arc<ChatSeal>>,
     log: Mutex<Log>,
     /// The number of entries that readers may see. Changes also when the log is closed.
     visible: watch::Sender<usize>,
@@ -50,11 +54,18 @@ impl LiveRun {
         Self {
             id: id.into(),
             epoch,
+            seal: None,
             log: Mutex::default(),
             visible: watch::Sender::new(0),
             stop: watch::Sender::new(false),
             readers: watch::Sender::new(0),
         }
+    }
+
+    /// The same run with the seal of its project.
+    #[must_use]
+    pub fn with_seal(self, seal: Arc<ChatSeal>) -> Self {
+        Self { seal: Some(seal), ..self }
     }
 
     /// Adds entries that readers do not see yet. Returns false if the run is too long.

@@ -25,6 +25,7 @@ use self::event_log::is_end;
 use self::log::{Entry, LiveRun};
 use self::log_writer::LogWriter;
 pub(crate) use self::log_writer::Written;
+use crate::chat_seal::{ChatSeal, Field};
 use crate::sealed_store::{SealedKind, SealedStore, fault};
 use crate::store::{LogPiece, Piece, RunStatus};
 
@@ -98,7 +99,10 @@ impl Runs {
         let (Some(first), Some(last)) = (new.first(), new.last()) else {
             return Written::Yes;
         };
-        let sealed = self.sealed_store.seal(SealedKind::Log(first.number), &run.id, &new);
+        let sealed = match &run.seal {
+            Some(seal) => seal.seal_json(Field::Log(first.number), &run.id, &new),
+            None => self.sealed_store.seal(SealedKind::Log(first.number), &run.id, &new),
+        };
         self.sealed_store.count_written(sealed.len());
         let piece = Piece { first: first.number, last: last.number, sealed };
         let piece = LogPiece { run: run.id.clone(), epoch: run.epoch, piece };
@@ -109,16 +113,19 @@ impl Runs {
         written
     }
 
-    /// The stored entries of a run after this number.
+    /// The stored entries of a run after this number. `seal` is that of its project, if it has one.
     pub async fn stored_entries(
         &self,
         id: &str,
         after: Option<u64>,
+        seal: Option<&ChatSeal>,
     ) -> Result<Vec<Entry>, StoreError> {
         let mut entries = Vec::new();
         for piece in self.sealed_store.store.logged(id, after).await? {
-            let kind = SealedKind::Log(piece.first);
-            let logged: Vec<Entry> = self.sealed_store.open(kind, id, &piece.sealed)?;
+            let logged: Vec<Entry> = match seal {
+                Some(seal) => seal.open_json(Field::Log(piece.first), id, &piece.sealed)?,
+                None => self.sealed_store.open(SealedKind::Log(piece.first), id, &piece.sealed)?,
+            };
             let later =
                 logged.into_iter().filter(|entry| after.is_none_or(|after| entry.number > after));
             entries.extend(later);
@@ -127,15 +134,16 @@ impl Runs {
     }
 
     /// The entries of a run after this number, those so far and those to come, in whichever process it
-    /// is written.
+    /// is written. `seal` is that of its project, if it has one.
     pub fn follow(
         self: &Arc<Self>,
         id: &str,
         after: Option<u64>,
+        seal: Option<Arc<ChatSeal>>,
     ) -> impl Stream<Item = Result<Entry, Fault>> + use<> {
         match self.live(id) {
             Some(run) => run.follow(after).map(Ok).left_stream(),
-            None => self.clone().follow_stored(id.to_owned(), after).right_stream(),
+            None => self.clone().follow_stored(id.to_owned(), after, seal).right_stream(),
         }
     }
 
@@ -144,9 +152,10 @@ impl Runs {
         self: Arc<Self>,
         id: String,
         after: Option<u64>,
+        seal: Option<Arc<ChatSeal>>,
     ) -> impl Stream<Item = Result<Entry, Fault>> {
         let ready = Vec::new().into_iter();
-        let start = StoredReader { runs: self, id, after, ready, recorded: None };
+        let start = StoredReader { runs: self, id, after, seal, ready, recorded: None };
         futures_util::stream::unfold(Some(start), |reader| async move {
             let mut reader = reader?;
             match reader.next().await {
@@ -215,6 +224,7 @@ struct StoredReader {
     runs: Arc<Runs>,
     id: String,
     after: Option<u64>,
+    seal: Option<Arc<ChatSeal>>,
     ready: std::vec::IntoIter<Entry>,
     /// When this reader was last recorded in the store.
     recorded: Option<Instant>,
@@ -233,7 +243,8 @@ impl StoredReader {
             if is_running {
                 self.record_reading().await;
             }
-            let mut entries = self.runs.stored_entries(&self.id, self.after).await?;
+            let seal = self.seal.as_deref();
+            let mut entries = self.runs.stored_entries(&self.id, self.after, seal).await?;
             if is_running && entries.last().is_some_and(is_end) {
                 // What belongs to the end, such as the node of an answer, is not stored yet.
                 entries.pop();

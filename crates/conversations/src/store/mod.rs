@@ -21,7 +21,7 @@ pub mod run;
 pub use node::{
     Branch, BranchFacts, Move, Node, NodeFacts, NodeRole, NodeStatus, Owner, ProjectNode, Reference,
 };
-pub use project::{Page, Project, ProjectFacts};
+pub use project::{Page, PreviousKey, Project, ProjectFacts};
 pub use run::{Commit, LogPiece, Outcome, Piece, Run, RunEnd, RunStatus};
 
 /// Stores nodes and references.

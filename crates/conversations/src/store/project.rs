@@ -1,6 +1,9 @@
 //! Projects: trees of nodes with named branches.
 
+use base64::Engine;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
+use throughline_sealing::KeyCheck;
 
 use super::node::Owner;
 
@@ -28,6 +31,35 @@ pub struct ProjectFacts {
     /// When it was deleted, in milliseconds since 1970.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deleted: Option<u64>,
+    /// The check of the present chat key, in base64url. Only sealed projects have one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key_check: Option<String>,
+    /// The chat keys before the present one, newest first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub previous_keys: Vec<PreviousKey>,
+}
+
+/// An earlier chat key of a sealed project.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PreviousKey {
+    /// Its check, in base64url.
+    pub key_check: String,
+    /// The key, wrapped under the key after it, in base64url.
+    pub previous: String,
+}
+
+impl PreviousKey {
+    /// A key with this check, wrapped.
+    pub fn new(key_check: KeyCheck, wrapped: &[u8]) -> Self {
+        let previous = BASE64_URL_SAFE_NO_PAD.encode(wrapped);
+        Self { key_check: key_check.to_string(), previous }
+    }
+
+    /// The bytes of the wrapped key.
+    pub fn wrapped(&self) -> Option<Vec<u8>> {
+        BASE64_URL_SAFE_NO_PAD.decode(&self.previous).ok()
+    }
 }
 
 /// A page of a list.

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use sha2::{Digest, Sha256};
-use throughline_sealing::Nonce;
+use throughline_sealing::{EnvelopeNonce, Nonce};
 
 /// A nonce that was never used before.
 pub fn nonce() -> Nonce {
@@ -12,6 +12,13 @@ pub fn nonce() -> Nonce {
         Ok(()) => nonce,
         Err(_) => counter_nonce(),
     }
+}
+
+/// A nonce for the envelope of a field. It was never used before.
+pub fn envelope_nonce() -> EnvelopeNonce {
+    let mut short = EnvelopeNonce::default();
+    short.copy_from_slice(&nonce()[..size_of::<EnvelopeNonce>()]);
+    short
 }
 
 /// An id that cannot be guessed.

@@ -143,9 +143,13 @@ impl Attempt<'_> {
         })
     }
 
+    fn logs_contents(&self) -> bool {
+        self.settings.full_body && !self.request.incoming.private
+    }
+
     /// Logs and records the outgoing body, if `full_body` is on.
     pub(crate) fn log_body(&self, turn: &mut Turn, body: &[u8]) {
-        if !self.settings.full_body {
+        if !self.logs_contents() {
             return;
         }
         let sent = String::from_utf8_lossy(body).into_owned();
@@ -171,7 +175,7 @@ impl Attempt<'_> {
             origin,
             began: self.request.incoming.began,
             memory_limit: self.settings.thinking.memory_limit,
-            full_body: self.settings.full_body,
+            full_body: self.logs_contents(),
             progress: ReplyProgress::default(),
         }
     }

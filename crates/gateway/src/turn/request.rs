@@ -33,6 +33,8 @@ pub struct IncomingRequest {
     pub headers: HeaderMap,
     /// The backend that the request names, by header or path.
     pub pin: Option<String>,
+    /// Whether nothing of it may reach the log, the thinking memory or the vault: a sealed project.
+    pub private: bool,
     /// When the request arrived.
     pub began: Instant,
 }
@@ -94,7 +96,7 @@ impl ParsedRequest {
             pin: incoming.pin.clone().or_else(|| known?.backend.clone()),
             stream: known.is_some_and(|request| request.stream),
             operation,
-            in_conversation: operation == Operation::Generate,
+            in_conversation: operation == Operation::Generate && !incoming.private,
             incoming,
         }
     }

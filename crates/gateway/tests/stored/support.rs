@@ -299,6 +299,7 @@ pub(crate) fn incoming(backend: &str) -> IncomingRequest {
         query: None,
         headers: HeaderMap::new(),
         pin: Some(backend.to_owned()),
+        private: false,
         began: Instant::now(),
     }
 }

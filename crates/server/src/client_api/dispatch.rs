@@ -50,6 +50,7 @@ pub async fn dispatch(State(app): State<Arc<App>>, request: Request) -> Response
         query: head.uri.query().map(ToOwned::to_owned),
         headers: head.headers,
         pin,
+        private: false,
         began,
     };
     if socket::is_upgrade(&request) {

@@ -5,13 +5,11 @@ use std::fmt;
 
 use throughline_codec::dialects::UPSTREAM;
 use throughline_codec::text::{OnError, ReasoningFormat};
-use throughline_conversations::projects::PreviousResponse;
+use throughline_conversations::projects::{PreviousResponse, ProjectMode};
 use throughline_gateway::backend::{Cache, Compat, Replay};
 use throughline_gateway::settings::{Policy, ToolThinking, Unknown};
 
-use super::settings::{
-    Dialect, Format, Level, PASSTHROUGH, Passthrough, ProjectMode, ReasoningField,
-};
+use super::settings::{Dialect, Format, Level, PASSTHROUGH, Passthrough, ReasoningField};
 
 /// An enum that is written as a string in the configuration.
 pub trait ConfigEnum: Copy + 'static {
@@ -79,6 +77,7 @@ config_enum!(ToolThinking {
 config_enum!(Replay { Verbatim = "verbatim", LatestTurn = "latest_turn", None = "none" });
 config_enum!(Cache { Auto = "auto", Client = "client", Off = "off" });
 config_enum!(PreviousResponse { Off = "off", Branch = "branch", Fork = "fork" });
+config_enum!(ProjectMode { Managed = "managed", Sealed = "sealed" });
 config_enum!(ReasoningFormat { Split = "split", Raw = "raw", None = "none" });
 config_enum!(OnError { Error = "error", Text = "text" });
 
@@ -122,24 +121,6 @@ impl ConfigEnum for Compat {
             Self::Budget(_) => "budget",
             Self::Adaptive => "adaptive",
             Self::Off => "off",
-        }
-    }
-}
-
-impl ConfigEnum for ProjectMode {
-    const FIRST: Self = Self::Managed;
-
-    fn names() -> Vec<&'static str> {
-        vec![Self::Managed.name()]
-    }
-
-    fn from_name(name: &str) -> Option<Self> {
-        (name == Self::Managed.name()).then_some(Self::Managed)
-    }
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::Managed => "managed",
         }
     }
 }

@@ -6,7 +6,7 @@ use throughline_gateway::route::{Routes, Rule};
 use super::address;
 use super::diagnostic::{Problem, Report, one_of, shown};
 use super::document::Node;
-use super::settings::{Backend, ProjectDefaults, ProjectMode};
+use super::settings::{Backend, ProjectDefaults};
 use super::suggest;
 use super::values::{LocatedText, Section};
 
@@ -63,11 +63,10 @@ pub(super) fn read_projects(top: Section<'_>, report: &mut Report<'_>) -> Projec
     if let Some(written) = &provider {
         check_backend(written, &backend_names(top), report);
     }
-    // There is only one mode so far.
-    let _: ProjectMode = section.choice("mode", report);
     ProjectDefaults {
         provider: provider.map(|written| written.text).unwrap_or_default(),
         model: section.value("model", report),
+        mode: section.choice("mode", report),
         previous_response: section.choice("previous_response", report),
     }
 }

@@ -7,12 +7,12 @@ use std::fmt::Write as _;
 
 use throughline_codec::json::MAX_TREE_DEPTH;
 use throughline_codec::text::{OnError, ReasoningFormat};
-use throughline_conversations::projects::PreviousResponse;
+use throughline_conversations::projects::{PreviousResponse, ProjectMode};
 use throughline_gateway::backend::{Cache, Compat, Replay};
 use throughline_gateway::settings::{Policy, ToolThinking, Unknown};
 
 use super::config_enum::ConfigEnum;
-use super::settings::{Dialect, Format, Level, Passthrough, ProjectMode, ReasoningField};
+use super::settings::{Dialect, Format, Level, Passthrough, ReasoningField};
 use super::{units, upstream};
 
 /// One key.
@@ -178,7 +178,7 @@ pub(super) const ROWS: &[Row] = &[
     available("projects.provider", Text("backend"), Derived("`route.default`"), "The backend of a first branch that names none."),
     available("projects.model", Text("string"), Derived("that backend's `default_model`"), "The model of a first branch that names neither a provider nor a model."),
     available("projects.previous_response", OneOf(PreviousResponse::names), Toml(r#""off""#), "Whether providers that can store replies are asked to, so that a request need not repeat the history: on a `branch`, or also where a branch begins (`fork`)."),
-    available("projects.mode", OneOf(ProjectMode::names), Toml(r#""managed""#), "Who holds the encryption key. Only `managed` (this server) is available."),
+    available("projects.mode", OneOf(ProjectMode::names), Toml(r#""managed""#), "Who holds the keys of new projects: this server (`managed`), or their clients (`sealed`)."),
 
     planned("mcp", TableList, Unset, "An MCP tool server."),
     planned("mcp.name", Text("string"), Required, "Its name."),

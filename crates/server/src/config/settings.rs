@@ -7,7 +7,7 @@ use std::time::Duration;
 use throughline_codec::dialects::profile::Profile;
 use throughline_codec::dialects::{self, UpstreamDialect, anthropic};
 use throughline_conversations::front_doors::RunSettings;
-use throughline_conversations::projects::PreviousResponse;
+use throughline_conversations::projects::{PreviousResponse, ProjectMode};
 use throughline_conversations::sealed_store::Retention;
 use throughline_gateway::backend::{Auth, Cache, Compat, RawText, Replay, Timeouts};
 use throughline_gateway::route::Routes;
@@ -96,15 +96,10 @@ pub struct ProjectDefaults {
     pub provider: String,
     /// Its model; empty for the default model of the backend.
     pub model: String,
+    /// Who holds the key of a project.
+    pub mode: ProjectMode,
     /// Whether providers store replies.
     pub previous_response: PreviousResponse,
-}
-
-/// Who holds the key of a project.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum ProjectMode {
-    /// This server.
-    Managed,
 }
 
 /// What is logged, and in which format.

@@ -48,7 +48,7 @@ pub(super) async fn list(
 ) -> Result<Json<BranchList>, Refusal> {
     let query: ListQuery = call.query()?;
     let page = page(query.limit, query.after)?;
-    let mut branches = call.projects().branches(call.owner(), &id, query.deleted).await?;
+    let mut branches = call.projects().branches(&call.caller, &id, query.deleted).await?;
     if let Some(after) = page.after {
         let at = branches.iter().position(|branch| branch.id == after);
         branches.drain(..at.map_or(branches.len(), |at| at + 1));
@@ -73,7 +73,7 @@ pub(super) async fn create(
     Names(id): Names<String>,
     Body(new): Body<NewBranch>,
 ) -> Result<impl IntoResponse, Refusal> {
-    let branch = call.projects().create_branch(call.owner(), &id, new).await?;
+    let branch = call.projects().create_branch(&call.caller, &id, new).await?;
     Ok((StatusCode::CREATED, Json(branch)))
 }
 
@@ -91,7 +91,7 @@ pub(super) async fn change(
     Names((id, name)): Names<(String, String)>,
     Body(change): Body<BranchChange>,
 ) -> Result<Json<BranchView>, Refusal> {
-    Ok(Json(call.projects().change_branch(call.owner(), &id, &name, change).await?))
+    Ok(Json(call.projects().change_branch(&call.caller, &id, &name, change).await?))
 }
 
 /// Deletes a branch. It can be restored unless `purge` is true.
@@ -107,7 +107,7 @@ pub(super) async fn delete(
     Names((id, name)): Names<(String, String)>,
 ) -> Result<StatusCode, Refusal> {
     let DeleteQuery { purge } = call.query()?;
-    call.projects().delete_branch(call.owner(), &id, &name, purge).await?;
+    call.projects().delete_branch(&call.caller, &id, &name, purge).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -123,7 +123,7 @@ pub(super) async fn restore(
     call: Call,
     Names((id, name)): Names<(String, String)>,
 ) -> Result<Json<BranchView>, Refusal> {
-    Ok(Json(call.projects().restore_branch(call.owner(), &id, &name).await?))
+    Ok(Json(call.projects().restore_branch(&call.caller, &id, &name).await?))
 }
 
 /// Merges a branch into another: adds a node with its result.
@@ -140,6 +140,6 @@ pub(super) async fn merge(
     Names(id): Names<String>,
     Body(merge): Body<Merge>,
 ) -> Result<impl IntoResponse, Refusal> {
-    let merged: Merged = call.projects().merge(call.owner(), &id, merge).await?;
+    let merged: Merged = call.projects().merge(&call.caller, &id, merge).await?;
     Ok((StatusCode::CREATED, Json(merged)))
 }

@@ -7,7 +7,7 @@ use axum::extract::{FromRequest, FromRequestParts, OriginalUri, Path, Query, Req
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use http::request::Parts;
-use http::{StatusCode, header};
+use http::{HeaderMap, StatusCode, header};
 use serde::de::DeserializeOwned;
 use throughline_canonical::Fault;
 use throughline_codec::dialects::stored::Stored;
@@ -16,12 +16,18 @@ use throughline_conversations::projects::{Caller, Projects};
 use throughline_conversations::store::Page;
 use throughline_gateway::IncomingRequest;
 use throughline_gateway::headers::callers_key;
+use throughline_sealing::ChatKey;
+use zeroize::Zeroizing;
 
 use crate::client_api::body::read_body;
 use crate::wiring::App;
 
 /// The `content-type` of an error.
 const PROBLEM: &str = "application/problem+json";
+/// The header with the key of a sealed project.
+const CHAT_KEY: &str = "x-throughline-chat-key";
+/// The header with a lease, instead of the key.
+const LEASE: &str = "x-throughline-lease";
 /// The length of a page that names no limit.
 const DEFAULT_LIMIT: usize = 100;
 /// The longest page.
@@ -62,22 +68,32 @@ impl FromRequestParts<Arc<App>> for Call {
             query: parts.uri.query().map(ToOwned::to_owned),
             headers: parts.headers.clone(),
             pin: None,
+            private: false,
             began: Instant::now(),
         };
         let key = callers_key(&incoming);
-        let caller = Caller::new(&key, incoming.headers);
+        let mut headers = incoming.headers;
+        let lease = take_text(&mut headers, LEASE)?;
+        let chat_key = take_text(&mut headers, CHAT_KEY)?.map(Zeroizing::new);
+        let chat_key = chat_key.map(|text| ChatKey::read(&text)).transpose();
+        let chat_key = chat_key.map_err(|error| Problem::invalid(CHAT_KEY, error))?;
+        let caller = Caller { key: chat_key, lease, ..Caller::new(&key, headers) };
         Ok(Self { app: Arc::clone(app), caller, uri: parts.uri.clone() })
     }
+}
+
+/// Takes a header out, so that it reaches neither a log nor a backend.
+fn take_text(headers: &mut HeaderMap, name: &str) -> Result<Option<String>, Problem> {
+    let Some(value) = headers.remove(name) else {
+        return Ok(None);
+    };
+    let text = value.to_str().map_err(|_| Problem::invalid(name, "must be ASCII text"))?;
+    Ok(Some(text.trim().to_owned()).filter(|text| !text.is_empty()))
 }
 
 impl Call {
     pub(super) fn projects(&self) -> &Arc<Projects> {
         &self.app.projects
-    }
-
-    /// The caller's fingerprint.
-    pub(super) fn owner(&self) -> &str {
-        &self.caller.owner
     }
 
     /// Reads the query. Unknown members are ignored: the caller's key may be among them.

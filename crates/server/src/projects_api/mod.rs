@@ -45,6 +45,7 @@ fn project_routes() -> Router<Arc<App>> {
         .route("/", get(projects::list).post(projects::create))
         .route("/{id}", get(projects::read).patch(projects::change).delete(projects::delete))
         .route("/{id}/restore", post(projects::restore))
+        .route("/{id}/lease", post(projects::lease).delete(projects::revoke_lease))
         .route("/{id}/branches", get(branches::list).post(branches::create))
         .route("/{id}/branches/{name}", patch(branches::change).delete(branches::delete))
         .route("/{id}/branches/{name}/restore", post(branches::restore))

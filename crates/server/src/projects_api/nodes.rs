@@ -46,7 +46,7 @@ pub(super) async fn list(
     };
     let page = page(query.limit, query.after)?;
     let branch = query.branch.as_deref().unwrap_or("main");
-    Ok(Json(call.projects().history(call.owner(), &id, branch, order, page).await?))
+    Ok(Json(call.projects().history(&call.caller, &id, branch, order, page).await?))
 }
 
 /// Reads a node.
@@ -61,7 +61,7 @@ pub(super) async fn read(
     call: Call,
     Names((id, node)): Names<(String, String)>,
 ) -> Result<Json<NodeView>, Refusal> {
-    Ok(Json(call.projects().node(call.owner(), &id, &node).await?))
+    Ok(Json(call.projects().node(&call.caller, &id, &node).await?))
 }
 
 /// A change of a node.
@@ -86,7 +86,7 @@ pub(super) async fn change(
     Names((id, node)): Names<(String, String)>,
     Body(NodeChange { starred }): Body<NodeChange>,
 ) -> Result<Json<NodeView>, Refusal> {
-    Ok(Json(call.projects().star(call.owner(), &id, &node, starred).await?))
+    Ok(Json(call.projects().star(&call.caller, &id, &node, starred).await?))
 }
 
 /// The provider's reply as it was captured.
@@ -101,7 +101,7 @@ pub(super) async fn raw(
     call: Call,
     Names((id, node)): Names<(String, String)>,
 ) -> Result<Json<Box<RawValue>>, Refusal> {
-    Ok(Json(call.projects().raw(call.owner(), &id, &node).await?))
+    Ok(Json(call.projects().raw(&call.caller, &id, &node).await?))
 }
 
 /// A page of the graph.
@@ -125,5 +125,5 @@ pub(super) struct GraphQuery {
 pub(super) async fn graph(call: Call, Names(id): Names<String>) -> Result<Json<Graph>, Refusal> {
     let query: GraphQuery = call.query()?;
     let page = page(query.limit, query.after)?;
-    Ok(Json(call.projects().graph(call.owner(), &id, page).await?))
+    Ok(Json(call.projects().graph(&call.caller, &id, page).await?))
 }

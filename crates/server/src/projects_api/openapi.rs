@@ -30,6 +30,8 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; c
         projects::change,
         projects::delete,
         projects::restore,
+        projects::lease,
+        projects::revoke_lease,
         branches::list,
         branches::create,
         branches::change,

@@ -6,7 +6,7 @@ use http::StatusCode;
 use serde::Deserialize;
 use throughline_conversations::projects::problem::Problem;
 use throughline_conversations::projects::{
-    NewProject, ProjectChange, ProjectList, ProjectQuery, ProjectView,
+    LeaseRequest, LeaseView, NewProject, ProjectChange, ProjectList, ProjectQuery, ProjectView,
 };
 
 use utoipa::IntoParams;
@@ -54,7 +54,7 @@ pub(super) async fn list(call: Call) -> Result<Json<ProjectList>, Refusal> {
         after: page.after,
         limit: page.limit,
     };
-    Ok(Json(call.projects().list(call.owner(), query).await?))
+    Ok(Json(call.projects().list(&call.caller, query).await?))
 }
 
 /// Creates a project with its first branch, `main`.
@@ -69,7 +69,7 @@ pub(super) async fn create(
     call: Call,
     Body(new): Body<NewProject>,
 ) -> Result<impl IntoResponse, Refusal> {
-    let project = call.projects().create(call.owner(), new).await?;
+    let project = call.projects().create(&call.caller, new).await?;
     Ok((StatusCode::CREATED, Json(project)))
 }
 
@@ -85,7 +85,7 @@ pub(super) async fn read(
     call: Call,
     Names(id): Names<String>,
 ) -> Result<Json<ProjectView>, Refusal> {
-    Ok(Json(call.projects().get(call.owner(), &id).await?))
+    Ok(Json(call.projects().get(&call.caller, &id).await?))
 }
 
 /// Changes the title or the system text.
@@ -102,7 +102,7 @@ pub(super) async fn change(
     Names(id): Names<String>,
     Body(change): Body<ProjectChange>,
 ) -> Result<Json<ProjectView>, Refusal> {
-    Ok(Json(call.projects().change(call.owner(), &id, change).await?))
+    Ok(Json(call.projects().change(&call.caller, &id, change).await?))
 }
 
 /// Whether a deletion is for good.
@@ -124,7 +124,7 @@ pub(super) struct DeleteQuery {
 )]
 pub(super) async fn delete(call: Call, Names(id): Names<String>) -> Result<StatusCode, Refusal> {
     let DeleteQuery { purge } = call.query()?;
-    call.projects().delete(call.owner(), &id, purge).await?;
+    call.projects().delete(&call.caller, &id, purge).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -140,5 +140,40 @@ pub(super) async fn restore(
     call: Call,
     Names(id): Names<String>,
 ) -> Result<Json<ProjectView>, Refusal> {
-    Ok(Json(call.projects().restore(call.owner(), &id).await?))
+    Ok(Json(call.projects().restore(&call.caller, &id).await?))
+}
+
+/// Holds the chat key that the request presents for some minutes. Later requests present the lease.
+#[utoipa::path(
+    post,
+    path = "/api/projects/{id}/lease",
+    tag = "projects",
+    params(("id" = String, Path, description = "The id of the project")),
+    request_body = LeaseRequest,
+    responses((status = 201, description = "The lease", body = LeaseView), Refused)
+)]
+pub(super) async fn lease(
+    call: Call,
+    Names(id): Names<String>,
+    Body(asked): Body<LeaseRequest>,
+) -> Result<impl IntoResponse, Refusal> {
+    let lease = call.projects().lease(&call.caller, &id, asked).await?;
+    Ok((StatusCode::CREATED, Json(lease)))
+}
+
+/// Ends the lease that the request presents, or all leases of the caller on the project. Runs that were
+/// started with them stop.
+#[utoipa::path(
+    delete,
+    path = "/api/projects/{id}/lease",
+    tag = "projects",
+    params(("id" = String, Path, description = "The id of the project")),
+    responses((status = 204, description = "The server has forgotten the key"), Refused)
+)]
+pub(super) async fn revoke_lease(
+    call: Call,
+    Names(id): Names<String>,
+) -> Result<StatusCode, Refusal> {
+    call.projects().revoke_lease(&call.caller, &id).await?;
+    Ok(StatusCode::NO_CONTENT)
 }

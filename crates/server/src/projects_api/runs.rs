@@ -17,7 +17,7 @@ use super::stream::{EventsQuery, Reading};
     responses((status = 200, description = "The run", body = RunView), Refused)
 )]
 pub(super) async fn read(call: Call, Names(id): Names<String>) -> Result<Json<RunView>, Refusal> {
-    Ok(Json(call.projects().run(call.owner(), &id).await?))
+    Ok(Json(call.projects().run(&call.caller, &id).await?))
 }
 
 /// Reads the events of a run after a cursor, those so far and those to come.
@@ -41,5 +41,5 @@ pub(super) async fn events(call: Call, Names(id): Names<String>) -> Result<Respo
     responses((status = 200, description = "The run", body = RunView), Refused)
 )]
 pub(super) async fn stop(call: Call, Names(id): Names<String>) -> Result<Json<RunView>, Refusal> {
-    Ok(Json(call.projects().stop(call.owner(), &id).await?))
+    Ok(Json(call.projects().stop(&call.caller, &id).await?))
 }

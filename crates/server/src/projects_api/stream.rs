@@ -16,8 +16,9 @@ use serde_json::{Map, Value};
 use throughline_canonical::{EndReason, Event, Fault, FaultKind, Request};
 use throughline_codec::dialects::resumable::{Kinds, LogCursor, ReplyFormat, ResumableReply};
 use throughline_codec::dialects::{ReplyIdentity, ReplyWriter};
+use throughline_conversations::chat_seal::ChatSeal;
 use throughline_conversations::projects::problem::Problem;
-use throughline_conversations::projects::{Projects, RunView};
+use throughline_conversations::projects::{Caller, Projects, RunView};
 use throughline_conversations::runs::canonical::EMPTY_REPLY;
 use throughline_conversations::runs::log::Entry;
 use utoipa::IntoParams;
@@ -86,7 +87,8 @@ impl Reading {
     pub(super) async fn open(self, call: &Call, id: &str) -> Result<Response, Refusal> {
         let Self { format, after, kinds } = self;
         let projects = call.projects();
-        let run = projects.run(call.owner(), id).await?;
+        let run = projects.run(&call.caller, id).await?;
+        let seal = projects.seal_of_run(&call.caller, &run).await?;
         if after.number > 0 && !projects.has_entry(id, after.number).await? {
             return Err(unknown_cursor(after).into());
         }
@@ -94,8 +96,9 @@ impl Reading {
         let reply = ResumableReply::new(writer, format).with_kinds(kinds).after(after);
         let mut reader = RunReader {
             projects: projects.clone(),
-            owner: call.owner().to_owned(),
-            entries: projects.runs().follow(id, None).boxed(),
+            caller: call.caller.clone(),
+            entries: projects.runs().follow(id, None, Some(seal.clone())).boxed(),
+            seal,
             id: run.id,
             format,
             reply,
@@ -161,7 +164,8 @@ enum Progress {
 /// Reads the log of a run and writes it.
 struct RunReader {
     projects: Arc<Projects>,
-    owner: String,
+    caller: Caller,
+    seal: Arc<ChatSeal>,
     id: String,
     entries: BoxStream<'static, Result<Entry, Fault>>,
     format: ReplyFormat,
@@ -211,7 +215,8 @@ impl RunReader {
                 // Another process has taken the run over, so its rest is in the store.
                 Ok(None) if self.progress != Progress::Reopened => {
                     self.progress = Progress::Reopened;
-                    self.entries = self.projects.runs().follow(&self.id, Some(self.last)).boxed();
+                    let (seal, last) = (Some(self.seal.clone()), Some(self.last));
+                    self.entries = self.projects.runs().follow(&self.id, last, seal).boxed();
                     continue;
                 }
                 Ok(None) => {
@@ -270,7 +275,7 @@ impl RunReader {
         };
         facts.extend(word.map(|word| ("reason".to_owned(), word.into())));
         // The node is stored before readers see the end.
-        let run = self.projects.run(&self.owner, &self.id).await;
+        let run = self.projects.run(&self.caller, &self.id).await;
         let node = run.ok().and_then(|run| run.node_id);
         facts.insert("nodeId".to_owned(), node.into());
         facts

@@ -9,6 +9,9 @@ use tokio::process::Command;
 
 use crate::support::{ANTHROPIC, Api, BINARY, text};
 
+/// The key of the page's sealed project.
+const SEALED_KEY: &str = "BwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwc";
+
 const PAGE: &str = include_str!("../../../../docs/conversations.md");
 
 /// The content of the first code block of this language.
@@ -43,7 +46,8 @@ async fn zero_config() -> Gateway {
 
 #[tokio::test]
 async fn every_example_of_the_page_works() {
-    let api = Api::of(zero_config().await);
+    let mut api = Api::of(zero_config().await);
+    api.present(&[("x-throughline-chat-key", SEALED_KEY)]);
     let mut ids: Vec<(&str, String)> = Vec::new();
     for (method, path, body, status) in examples() {
         let filled = |text: &str| {
@@ -57,7 +61,8 @@ async fn every_example_of_the_page_works() {
         let answer = api.send(method.clone(), &path, &body).await;
         assert_eq!(answer.status, status, "{method} {path}: {}", answer.text());
         if path == "/api/projects" && method == Method::POST {
-            ids.push(("{project}", text(&answer.json()["id"]).to_owned()));
+            let name = if body["mode"] == "sealed" { "{sealed}" } else { "{project}" };
+            ids.push((name, text(&answer.json()["id"]).to_owned()));
         }
         if path.ends_with("/chat") {
             let node = answer.header("x-throughline-node").to_owned();
@@ -95,6 +100,14 @@ async fn tutorial_works_with_curl() {
 }
 
 #[tokio::test]
+async fn example_of_a_sealed_project_works_with_curl() {
+    let gateway = zero_config().await;
+    let out = run_script("bash", &["-eu", "-c", code_block("bash")], &gateway).await;
+    assert_eq!(out.matches(r#""reason":"completed""#).count(), 2, "{out}");
+    assert!(out.contains(r#""encrypted_thinking_content":"#), "{out}");
+}
+
+#[tokio::test]
 async fn tutorial_works_with_python() {
     let gateway = zero_config().await;
     let out = run_script("python3", &["-c", code_block("python")], &gateway).await;
@@ -126,7 +139,7 @@ async fn page_has_an_example_of_every_operation() {
             assert!(has_example, "{method} {path}");
         }
     }
-    assert_eq!(paths.len(), 19, "{:?}", paths.keys());
+    assert_eq!(paths.len(), 20, "{:?}", paths.keys());
 }
 
 #[tokio::test]

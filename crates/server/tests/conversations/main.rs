@@ -20,6 +20,7 @@ mod random_cuts;
 mod raw_replies;
 mod regenerated;
 mod runs;
+mod sealed;
 mod switching;
 mod tutorial;
 mod two_writers;

@@ -22,6 +22,8 @@ pub(crate) struct Api {
     pub(crate) gateway: Gateway,
     pub(crate) simulators: Vec<Simulator>,
     key: &'static str,
+    /// Headers of all requests, such as the key of a sealed project.
+    headers: Vec<(&'static str, String)>,
 }
 
 impl Api {
@@ -34,14 +36,14 @@ impl Api {
     pub(crate) async fn with(backends: &[(&str, &str)], scenario: &str, settings: &str) -> Self {
         let (simulators, config) = simulators(backends, scenario, settings).await;
         let gateway = Gateway::start(BINARY, &config).await;
-        Self { gateway, simulators, key: "ada" }
+        Self { gateway, simulators, key: "ada", headers: Vec::new() }
     }
 
     /// The same without the detailed log, for tests with thousands of requests.
     pub(crate) async fn quiet(backends: &[(&str, &str)], scenario: &str) -> Self {
         let (simulators, config) = simulators(backends, scenario, "").await;
         let gateway = Gateway::start_with_configured_log(BINARY, &config).await;
-        Self { gateway, simulators, key: "ada" }
+        Self { gateway, simulators, key: "ada", headers: Vec::new() }
     }
 
     /// Two instances on one database. The first one has the simulators.
@@ -56,19 +58,20 @@ impl Api {
         let environment = [("THROUGHLINE_KEYRING", KEYRING)];
         let gateway = Gateway::start_with_env(BINARY, &config, &environment).await;
         let other = Gateway::start_with_env(BINARY, &config, &environment).await;
-        [Self { gateway, simulators, key: "ada" }, Self::of(other)]
+        [Self { gateway, simulators, key: "ada", headers: Vec::new() }, Self::of(other)]
     }
 
     /// A gateway without simulators.
     pub(crate) fn of(gateway: Gateway) -> Self {
-        Self { gateway, simulators: Vec::new(), key: "ada" }
+        Self { gateway, simulators: Vec::new(), key: "ada", headers: Vec::new() }
     }
 
     /// Opens a request of this caller.
     pub(crate) async fn open(&self, method: Method, path: &str, body: &Value) -> StreamedAnswer {
         let authorization = format!("Bearer {}", self.key);
-        let headers =
-            [("content-type", "application/json"), ("authorization", authorization.as_str())];
+        let mut headers =
+            vec![("content-type", "application/json"), ("authorization", authorization.as_str())];
+        headers.extend(self.headers.iter().map(|(name, value)| (*name, value.as_str())));
         let body = if body.is_null() { String::new() } else { body.to_string() };
         self.gateway.client.open(method, path, &headers, body).await
     }
@@ -131,6 +134,11 @@ impl Api {
     /// The same gateway for another caller.
     pub(crate) fn with_key(self, key: &'static str) -> Self {
         Self { key, ..self }
+    }
+
+    /// Sends these headers with all requests from now on.
+    pub(crate) fn present(&mut self, headers: &[(&'static str, &str)]) {
+        self.headers = headers.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
     }
 
     /// What the simulators refused.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use throughline_codec::pacing::{Pace, Pacing};
 use throughline_conversations::front_doors::RunSettings;
-use throughline_conversations::projects::PreviousResponse;
+use throughline_conversations::projects::{PreviousResponse, ProjectMode};
 
 use super::*;
 use crate::config::settings::ProjectDefaults;
@@ -51,6 +51,7 @@ fn empty_file_has_all_defaults() {
         projects: ProjectDefaults {
             provider: String::new(),
             model: String::new(),
+            mode: ProjectMode::Managed,
             previous_response: PreviousResponse::Off,
         },
         store: Store {
