@@ -8,8 +8,8 @@ use throughline_gateway::thinking::store::StoreFuture;
 use throughline_gateway::unix_ms;
 
 use crate::store::{
-    Branch, Commit, LogPiece, Move, Node, NodeFacts, NodeStore, Outcome, Page, Piece, Project,
-    ProjectStore, Reference, Run, RunEnd, RunStatus, RunStore,
+    Branch, Changed, Commit, LogPiece, Move, Node, NodeFacts, NodeStore, Outcome, Page, Piece,
+    Project, ProjectStore, Reference, Run, RunEnd, RunStatus, RunStore,
 };
 
 /// A conversation store in RAM.
@@ -383,6 +383,17 @@ impl NodeStore for InMemory {
     }
 }
 
+/// Replaces what is there, if it is what the caller knew.
+fn replace<T>(known: Option<&mut T>, to: T) -> Changed {
+    match known {
+        Some(known) => {
+            *known = to;
+            Changed::Yes
+        }
+        None => Changed::Stale,
+    }
+}
+
 impl ProjectStore for InMemory {
     fn put_project(&self, project: Project) -> StoreFuture<'_, ()> {
         self.contents.lock().projects.insert(project.id.clone(), project);
@@ -409,19 +420,27 @@ impl ProjectStore for InMemory {
         ready(self.contents.lock().branches(project))
     }
 
-    fn change_branch(&self, id: &str, branch: Branch) -> StoreFuture<'_, bool> {
+    fn change_project(&self, from: Project, to: Project) -> StoreFuture<'_, Changed> {
         let mut contents = self.contents.lock();
-        if contents.is_taken(id, &branch) {
-            return ready(false);
-        }
-        let known = contents.references.get_mut(id).filter(|known| known.branch.is_some());
-        ready(known.map(|known| known.branch = Some(branch)).is_some())
+        let known = contents.projects.get_mut(&from.id).filter(|known| **known == from);
+        ready(replace(known, to))
     }
 
-    fn change_node(&self, id: &str, facts: NodeFacts) -> StoreFuture<'_, bool> {
+    fn change_branch(&self, id: &str, from: Branch, to: Branch) -> StoreFuture<'_, Changed> {
+        let mut contents = self.contents.lock();
+        let is_taken = contents.is_taken(id, &to);
+        let known = contents.references.get_mut(id).and_then(|known| known.branch.as_mut());
+        ready(match known.filter(|known| **known == from) {
+            Some(_) if is_taken => Changed::NameTaken,
+            known => replace(known, to),
+        })
+    }
+
+    fn change_node(&self, id: &str, from: NodeFacts, to: NodeFacts) -> StoreFuture<'_, Changed> {
         let mut contents = self.contents.lock();
         let known = contents.nodes.get_mut(id).and_then(|node| node.in_project.as_mut());
-        ready(known.map(|known| known.facts = facts).is_some())
+        let known = known.map(|known| &mut known.facts).filter(|known| **known == from);
+        ready(replace(known, to))
     }
 
     fn node_facts(&self, ids: &[String]) -> StoreFuture<'_, Vec<(String, NodeFacts)>> {

@@ -13,7 +13,7 @@ use super::content::{NodeContent, NodeView};
 use super::context::PastNode;
 use super::problem::Problem;
 use crate::sealed_store::SealedKind;
-use crate::store::{Node, NodeRole, NodeStatus, Page, Project};
+use crate::store::{Changed, Node, NodeRole, NodeStatus, Page, Project};
 
 /// Nodes of one project that a search looks at.
 const MAX_SEARCHED_NODES: usize = 20_000;
@@ -161,9 +161,15 @@ impl Projects {
     ) -> Result<NodeView, Problem> {
         let project = self.own_project(owner, project).await?;
         let mut node = self.own_node(&project, id).await?;
-        if let Some(inside) = &mut node.in_project {
+        while let Some(inside) = &mut node.in_project {
+            let from = inside.facts.clone();
             inside.facts.starred = starred;
-            self.sealed_store.store.change_node(id, inside.facts.clone()).await?;
+            let to = inside.facts.clone();
+            match self.sealed_store.store.change_node(id, from, to).await? {
+                Changed::Yes => break,
+                // Somebody else has changed it.
+                _ => node = self.own_node(&project, id).await?,
+            }
         }
         self.view(&node, &self.branch_names(&project).await?)
     }

@@ -19,7 +19,8 @@ pub mod project;
 pub mod run;
 
 pub use node::{
-    Branch, BranchFacts, Move, Node, NodeFacts, NodeRole, NodeStatus, Owner, ProjectNode, Reference,
+    Branch, BranchFacts, Changed, Move, Node, NodeFacts, NodeRole, NodeStatus, Owner, ProjectNode,
+    Reference,
 };
 pub use project::{Page, Project, ProjectFacts};
 pub use run::{Commit, LogPiece, Outcome, Piece, Run, RunEnd, RunStatus};
@@ -72,6 +73,8 @@ pub trait NodeStore: Debug + Send + Sync + 'static {
 pub trait ProjectStore: Debug + Send + Sync + 'static {
     /// Writes a project, and replaces one with the same id.
     fn put_project(&self, project: Project) -> StoreFuture<'_, ()>;
+    /// Replaces the facts and the content of a project, if they are still those of `from`.
+    fn change_project(&self, from: Project, to: Project) -> StoreFuture<'_, Changed>;
     /// Reads a project.
     fn project(&self, id: &str) -> StoreFuture<'_, Option<Project>>;
     /// Projects of an owner, newest first, deleted or not.
@@ -80,11 +83,10 @@ pub trait ProjectStore: Debug + Send + Sync + 'static {
     fn remove_project(&self, id: &str) -> StoreFuture<'_, bool>;
     /// The branches of a project, in the order in which they were made.
     fn branches(&self, project: &str) -> StoreFuture<'_, Vec<Reference>>;
-    /// Replaces the name and the facts of a branch. Returns false if another branch has the name,
-    /// or if there is no such branch.
-    fn change_branch(&self, id: &str, branch: Branch) -> StoreFuture<'_, bool>;
-    /// Replaces the facts of a node of a project. Returns false if there is no such node.
-    fn change_node(&self, id: &str, facts: NodeFacts) -> StoreFuture<'_, bool>;
+    /// Replaces the name and the facts of a branch, if they are still those of `from`.
+    fn change_branch(&self, id: &str, from: Branch, to: Branch) -> StoreFuture<'_, Changed>;
+    /// Replaces the facts of a node of a project, if they are still those of `from`.
+    fn change_node(&self, id: &str, from: NodeFacts, to: NodeFacts) -> StoreFuture<'_, Changed>;
     /// The facts of those of these nodes that belong to a project, by their id.
     fn node_facts(&self, ids: &[String]) -> StoreFuture<'_, Vec<(String, NodeFacts)>>;
     /// Nodes of a project, in the order in which they were made.
