@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use parking_lot::Mutex;
+#[cfg(test)]
+use throughline_gateway::thinking::store::StoreError;
 use throughline_gateway::thinking::store::StoreFuture;
 use throughline_gateway::unix_ms;
 
@@ -16,6 +18,9 @@ use crate::store::{
 #[derive(Debug, Default)]
 pub struct InMemory {
     contents: Mutex<Contents>,
+    /// How many of the next reads of logs fail.
+    #[cfg(test)]
+    failing_reads: std::sync::atomic::AtomicUsize,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -306,6 +311,19 @@ fn page<'a, T: Clone + 'a>(
         .collect()
 }
 
+#[cfg(test)]
+impl InMemory {
+    /// Lets some reads of logs fail, as those of a database that is lost for a while.
+    pub(crate) fn fail_next_reads_of_logs(&self, count: usize) {
+        self.failing_reads.store(count, std::sync::atomic::Ordering::SeqCst);
+    }
+
+    fn read_fails(&self) -> bool {
+        use std::sync::atomic::Ordering::SeqCst;
+        self.failing_reads.fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1)).is_ok()
+    }
+}
+
 impl NodeStore for InMemory {
     fn commit(&self, commit: Commit) -> StoreFuture<'_, Outcome> {
         let mut contents = self.contents.lock();
@@ -529,6 +547,11 @@ impl RunStore for InMemory {
     }
 
     fn logged(&self, run: &str, after: Option<u64>) -> StoreFuture<'_, Vec<Piece>> {
+        #[cfg(test)]
+        if self.read_fails() {
+            let (what, cause) = ("cannot read a log".to_owned(), "the database is lost".into());
+            return Box::pin(std::future::ready(Err(StoreError { what, cause })));
+        }
         let contents = self.contents.lock();
         let log = contents.logs.get(run).into_iter().flatten();
         let later = log.filter(|piece| after.is_none_or(|after| piece.last > after));

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::store::{
-    Branch, BranchFacts, Changed, Commit, LogPiece, Move, Node, NodeFacts,
+    Branch, BranchFacts, Changed, Commit, LogPiece, MAX_STORED_NAME, Move, Node, NodeFacts,
     NodeRole, NodeStatus, Outcome, Page, Piece, Project, ProjectFacts, ProjectNode, Reference, Run,
     RunEnd, RunStatus, Store,
 };
@@ -109,6 +109,7 @@ pub async fn check_store(store: &dyn Store) {
     path_is_read_in_pages(store).await;
     branch_names_are_unique(store).await;
     concurrent_changes_do_not_undo_each_other(store).await;
+    longest_names_are_found_again(store).await;
     reference_has_one_run_at_a_time(store).await;
     only_the_newest_epoch_writes(store).await;
     stop_reaches_the_writer(store).await;
@@ -531,6 +532,47 @@ async fn concurrent_changes_do_not_undo_each_other(store: &dyn Store) {
     assert!(facts.pinned && facts.hidden && facts.starred, "{facts:?}");
     assert_eq!(facts.deleted, Some(7));
     assert!(store.remove_reference("b1").await.expect(OK));
+}
+
+/// The longest names that callers store: of threads and items as [`bounded_name`] writes them, of
+/// branches and requests 500 characters.
+async fn longest_names_are_found_again(store: &dyn Store) {
+    // Text that does not get shorter by compression.
+    let mut state = 7_u64;
+    let mut name = |length: usize| -> String {
+        let mut next = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let letter = u32::try_from(state >> 40).unwrap_or_default() % 40_000;
+            char::from_u32(0x2_0000 + letter).expect("a character of four bytes")
+        };
+        (0..length).map(|_| next()).collect()
+    };
+    let scope = format!("ag_ui:{}", name(MAX_STORED_NAME / 4));
+    let (request, label) = (name(500), name(500));
+    let named = Run { scope: scope.clone(), name: Some(request.clone()), ..run("named", None) };
+    assert_eq!(start(store, named).await, Outcome::Written);
+    let found = store.named_run("ada", &scope, &request).await.expect(OK);
+    assert_eq!(found.map(|run| run.id).as_deref(), Some("named"));
+    assert_eq!(store.runs("ada", &scope, 9).await.expect(OK).len(), 1);
+    let item = name(MAX_STORED_NAME / 4);
+    let with_item = Node { names: vec![item.clone()], ..node("with_item", None, 1) };
+    assert!(store.put(with_item, None).await.expect(OK));
+    let found = store.named("ada", &item).await.expect(OK);
+    assert_eq!(found.map(|node| node.id).as_deref(), Some("with_item"));
+    let add = Commit { reference: Some(branch("b1", "p1", &label)), ..Commit::default() };
+    assert_eq!(store.commit(add).await.expect(OK), Outcome::Written);
+    let found = store.branches("p1").await.expect(OK);
+    assert_eq!(found, [branch("b1", "p1", &label)]);
+    // Ids that no database stores are unknown.
+    for odd in ["a\0b", &name(5_000)] {
+        assert_eq!(store.run(odd).await.expect(OK), None);
+        assert_eq!(store.node(odd).await.expect(OK), None);
+        assert_eq!(store.project(odd).await.expect(OK), None);
+        assert_eq!(store.named_run("ada", odd, odd).await.expect(OK), None);
+    }
+    assert!(store.remove_reference("b1").await.expect(OK));
+    assert!(store.remove("with_item").await.expect(OK));
+    assert!(store.remove_run("named").await.expect(OK));
 }
 
 async fn reference_has_one_run_at_a_time(store: &dyn Store) {

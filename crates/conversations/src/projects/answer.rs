@@ -95,8 +95,10 @@ impl Answer {
         let guard = self.projects.runs.register(run.live.clone());
         tokio::spawn(async move {
             let _guard = guard;
-            let turn = self.turn(caller, request, permit);
-            run.drive(turn, &self).await;
+            let work = async {
+                run.drive(self.turn(caller, request, permit), &self).await;
+            };
+            run.guard(work, &self).await;
         });
     }
 

@@ -533,20 +533,6 @@ impl Projects {
                 .hint("logs of runs are kept for `runs.retention`; the answer is in its node")
         })
     }
-
-    /// Whether the log of a run has an entry of this number.
-    pub async fn has_entry(&self, id: &str, number: u64) -> Result<bool, Problem> {
-        if let Some(live) = self.runs.live(id) {
-            return Ok(live.last_number().is_some_and(|last| last >= number));
-        }
-        let entries = self.runs.stored_entries(id, number.checked_sub(1)).await?;
-        Ok(!entries.is_empty())
-    }
-
-    /// The log of runs.
-    pub fn runs(&self) -> &Arc<crate::runs::Runs> {
-        &self.runs
-    }
 }
 
 /// The scope of the runs of a project.

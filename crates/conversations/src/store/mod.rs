@@ -9,9 +9,12 @@
 //! The types are in [`node`], [`project`] and [`run`]. A [`Commit`] has the changes that are written
 //! together.
 
+use std::borrow::Cow;
 use std::fmt::Debug;
+use std::fmt::Write;
 use std::time::Duration;
 
+use sha2::{Digest, Sha256};
 use throughline_gateway::thinking::store::StoreFuture;
 
 pub mod node;
@@ -24,6 +27,23 @@ pub use node::{
 };
 pub use project::{Page, Project, ProjectFacts};
 pub use run::{Commit, LogPiece, Outcome, Piece, Run, RunEnd, RunStatus};
+
+/// The longest name that is stored as it is, in bytes. Databases cannot find arbitrarily long ones.
+pub const MAX_STORED_NAME: usize = 500;
+
+/// A name that a client chose, as it is stored: itself, or its hash if it is too long or has characters
+/// that not every database stores.
+pub fn bounded_name(name: &str) -> Cow<'_, str> {
+    if name.len() <= MAX_STORED_NAME && !name.contains(char::is_control) {
+        return name.into();
+    }
+    let mut hash = "sha256:".to_owned();
+    for byte in Sha256::digest(name.as_bytes()) {
+        // Writing to a string cannot fail.
+        let _ = write!(hash, "{byte:02x}");
+    }
+    hash.into()
+}
 
 /// Stores nodes and references.
 pub trait NodeStore: Debug + Send + Sync + 'static {
@@ -138,3 +158,22 @@ pub trait RunStore: Debug + Send + Sync + 'static {
 pub trait Store: NodeStore + ProjectStore + RunStore {}
 
 impl<T: NodeStore + ProjectStore + RunStore> Store for T {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_and_odd_names_are_stored_as_a_hash() {
+        let longest = "n".repeat(MAX_STORED_NAME);
+        for name in ["", "thread-1", "Ü 猫", &longest] {
+            assert_eq!(bounded_name(name), name);
+        }
+        let odd = ["a\0", "a\nb", &format!("{longest}1"), &format!("{longest}2")];
+        let stored = odd.map(|name| bounded_name(name).into_owned());
+        for (at, name) in stored.iter().enumerate() {
+            assert!(name.starts_with("sha256:") && name.len() == 71, "{name}");
+            assert!(!stored[..at].contains(name), "{name}");
+        }
+    }
+}

@@ -90,7 +90,7 @@ pub(super) async fn preview(
 
 /// Answers with the events of a run, from the first one.
 async fn answer(call: &Call, reading: Reading, started: &StartedRun) -> Result<Response, Refusal> {
-    let mut response = reading.without_cursor().open(call, &started.run_id).await?;
+    let mut response = reading.of_first().open(call, &started.run_id).await?;
     for (name, id) in [(RUN, &started.run_id), (NODE, &started.node_id)] {
         if let Ok(value) = HeaderValue::from_str(id) {
             response.headers_mut().insert(name, value);
