@@ -17,6 +17,7 @@ use super::content::NodeContent;
 use super::ids::new_id;
 use super::problem::Problem;
 use super::project::{FIRST_BRANCH, check_name};
+use super::turn_settings::{MessageOption, TurnSettings};
 use super::{Caller, Projects};
 use crate::sealed_store::SealedKind;
 use crate::store::{
@@ -41,6 +42,7 @@ pub struct ChatRequest {
     /// The name of the branch. Empty: `main`.
     pub branch: Option<String>,
     /// What the user says: a text, or blocks.
+    #[schema(value_type = Option<MessageOption>)]
     pub message: Option<Value>,
     /// The node that the caller believes to be the newest.
     pub expected_head: Option<String>,
@@ -57,7 +59,7 @@ pub struct ChatRequest {
     /// Settings of the request: `thinking`, `tools`, `max_tokens` and others, as in `/ndjson/chat`, and
     /// `store`: whether the provider stores the reply, if it can.
     #[serde(flatten)]
-    #[schema(ignore)]
+    #[schema(value_type = TurnSettings)]
     pub settings: Map<String, Value>,
 }
 
@@ -68,6 +70,7 @@ pub struct ToolResult {
     /// The id of the call.
     pub id: String,
     /// The content: a text, or blocks.
+    #[schema(value_type = MessageOption)]
     pub content: Value,
     /// Whether the tool failed.
     #[serde(default)]
@@ -81,6 +84,7 @@ pub struct EditRequest {
     /// The node whose words are replaced.
     pub node_id: String,
     /// The new words: a text, or blocks.
+    #[schema(value_type = Option<MessageOption>)]
     pub message: Option<Value>,
     /// The name of the new branch.
     pub branch: Option<String>,
@@ -92,7 +96,7 @@ pub struct EditRequest {
     pub client_request_id: Option<String>,
     /// Settings of the request.
     #[serde(flatten)]
-    #[schema(ignore)]
+    #[schema(value_type = TurnSettings)]
     pub settings: Map<String, Value>,
 }
 
@@ -110,7 +114,7 @@ pub struct RegenerateRequest {
     pub client_request_id: Option<String>,
     /// Settings of the request. Those of the turn are used where it has none.
     #[serde(flatten)]
-    #[schema(ignore)]
+    #[schema(value_type = TurnSettings)]
     pub settings: Map<String, Value>,
 }
 
@@ -611,7 +615,10 @@ pub(super) fn read_part(
 }
 
 /// Reads settings without a message.
-fn read_settings(settings: Map<String, Value>, store: bool) -> Result<UserPart, Problem> {
+pub(super) fn read_settings(
+    settings: Map<String, Value>,
+    store: bool,
+) -> Result<UserPart, Problem> {
     read_request(settings, &[json!({"type": "text", "text": "-"})], store)
 }
 
