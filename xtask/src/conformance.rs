@@ -40,8 +40,11 @@ struct Programs {
     sealing: PathBuf,
 }
 
-const LANGUAGES: &[Language] =
-    &[Language { name: "Python", prepare: python }, Language { name: "Node", prepare: node }];
+const LANGUAGES: &[Language] = &[
+    Language { name: "Python", prepare: python },
+    Language { name: "OpenAPI", prepare: openapi },
+    Language { name: "Node", prepare: node },
+];
 
 /// Starts two simulators and a gateway, then runs each library's script against the gateway.
 pub(crate) fn run() -> Result<(), Failure> {
@@ -163,6 +166,17 @@ fn python() -> Result<Scripts, Missing> {
     Ok(Scripts {
         interpreter: packages::python("conformance-python", &folder.join("requirements.txt"))?,
         files: packages::scripts(&folder.join("sdks"), "py")?,
+        shared: folder,
+    })
+}
+
+/// The script that compares the conversation API with its OpenAPI document.
+fn openapi() -> Result<Scripts, Missing> {
+    let folder = source().join("python");
+    let requirements = folder.join("requirements-openapi.txt");
+    Ok(Scripts {
+        interpreter: packages::python("conformance-openapi", &requirements)?,
+        files: packages::scripts(&folder.join("openapi"), "py")?,
         shared: folder,
     })
 }

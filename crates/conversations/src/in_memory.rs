@@ -4,18 +4,23 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use parking_lot::Mutex;
+#[cfg(test)]
+use throughline_gateway::thinking::store::StoreError;
 use throughline_gateway::thinking::store::StoreFuture;
 use throughline_gateway::unix_ms;
 
 use crate::store::{
-    Branch, Commit, LogPiece, Move, Node, NodeFacts, NodeStore, Outcome, Page, Piece, Project,
-    ProjectStore, Reference, Run, RunEnd, RunStatus, RunStore,
+    Branch, Changed, Commit, LogPiece, Move, Node, NodeFacts, NodeStore, Outcome, Page, Piece,
+    Project, ProjectStore, Reference, Run, RunEnd, RunStatus, RunStore,
 };
 
 /// A conversation store in RAM.
 #[derive(Debug, Default)]
 pub struct InMemory {
     contents: Mutex<Contents>,
+    /// How many of the next reads of logs fail.
+    #[cfg(test)]
+    failing_reads: std::sync::atomic::AtomicUsize,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -306,6 +311,19 @@ fn page<'a, T: Clone + 'a>(
         .collect()
 }
 
+#[cfg(test)]
+impl InMemory {
+    /// Lets some reads of logs fail, as those of a database that is lost for a while.
+    pub(crate) fn fail_next_reads_of_logs(&self, count: usize) {
+        self.failing_reads.store(count, std::sync::atomic::Ordering::SeqCst);
+    }
+
+    fn read_fails(&self) -> bool {
+        use std::sync::atomic::Ordering::SeqCst;
+        self.failing_reads.fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1)).is_ok()
+    }
+}
+
 impl NodeStore for InMemory {
     fn commit(&self, commit: Commit) -> StoreFuture<'_, Outcome> {
         let mut contents = self.contents.lock();
@@ -383,6 +401,17 @@ impl NodeStore for InMemory {
     }
 }
 
+/// Replaces what is there, if it is what the caller knew.
+fn replace<T>(known: Option<&mut T>, to: T) -> Changed {
+    match known {
+        Some(known) => {
+            *known = to;
+            Changed::Yes
+        }
+        None => Changed::Stale,
+    }
+}
+
 impl ProjectStore for InMemory {
     fn put_project(&self, project: Project) -> StoreFuture<'_, ()> {
         self.contents.lock().projects.insert(project.id.clone(), project);
@@ -409,19 +438,27 @@ impl ProjectStore for InMemory {
         ready(self.contents.lock().branches(project))
     }
 
-    fn change_branch(&self, id: &str, branch: Branch) -> StoreFuture<'_, bool> {
+    fn change_project(&self, from: Project, to: Project) -> StoreFuture<'_, Changed> {
         let mut contents = self.contents.lock();
-        if contents.is_taken(id, &branch) {
-            return ready(false);
-        }
-        let known = contents.references.get_mut(id).filter(|known| known.branch.is_some());
-        ready(known.map(|known| known.branch = Some(branch)).is_some())
+        let known = contents.projects.get_mut(&from.id).filter(|known| **known == from);
+        ready(replace(known, to))
     }
 
-    fn change_node(&self, id: &str, facts: NodeFacts) -> StoreFuture<'_, bool> {
+    fn change_branch(&self, id: &str, from: Branch, to: Branch) -> StoreFuture<'_, Changed> {
+        let mut contents = self.contents.lock();
+        let is_taken = contents.is_taken(id, &to);
+        let known = contents.references.get_mut(id).and_then(|known| known.branch.as_mut());
+        ready(match known.filter(|known| **known == from) {
+            Some(_) if is_taken => Changed::NameTaken,
+            known => replace(known, to),
+        })
+    }
+
+    fn change_node(&self, id: &str, from: NodeFacts, to: NodeFacts) -> StoreFuture<'_, Changed> {
         let mut contents = self.contents.lock();
         let known = contents.nodes.get_mut(id).and_then(|node| node.in_project.as_mut());
-        ready(known.map(|known| known.facts = facts).is_some())
+        let known = known.map(|known| &mut known.facts).filter(|known| **known == from);
+        ready(replace(known, to))
     }
 
     fn node_facts(&self, ids: &[String]) -> StoreFuture<'_, Vec<(String, NodeFacts)>> {
@@ -510,6 +547,11 @@ impl RunStore for InMemory {
     }
 
     fn logged(&self, run: &str, after: Option<u64>) -> StoreFuture<'_, Vec<Piece>> {
+        #[cfg(test)]
+        if self.read_fails() {
+            let (what, cause) = ("cannot read a log".to_owned(), "the database is lost".into());
+            return Box::pin(std::future::ready(Err(StoreError { what, cause })));
+        }
         let contents = self.contents.lock();
         let log = contents.logs.get(run).into_iter().flatten();
         let later = log.filter(|piece| after.is_none_or(|after| piece.last > after));

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use crate::store::{
-    Branch, BranchFacts, Commit, LogPiece, Move, Node, NodeFacts, NodeRole, NodeStatus, Outcome,
-    Page, Piece, Project, ProjectFacts, ProjectNode, Reference, Run, RunEnd, RunStatus, Store,
+    Branch, BranchFacts, Changed, Commit, LogPiece, MAX_STORED_NAME, Move, Node, NodeFacts,
+    NodeRole, NodeStatus, Outcome, Page, Piece, Project, ProjectFacts, ProjectNode, Reference, Run,
+    RunEnd, RunStatus, Store,
 };
 
 /// The message of a failed store operation.
@@ -107,6 +108,8 @@ pub async fn check_store(store: &dyn Store) {
     project_keeps_its_nodes(store).await;
     path_is_read_in_pages(store).await;
     branch_names_are_unique(store).await;
+    concurrent_changes_do_not_undo_each_other(store).await;
+    longest_names_are_found_again(store).await;
     reference_has_one_run_at_a_time(store).await;
     only_the_newest_epoch_writes(store).await;
     stop_reaches_the_writer(store).await;
@@ -355,7 +358,13 @@ async fn project_keeps_its_nodes(store: &dyn Store) {
     assert_eq!(project_ids(store, "ada", false, page(Some("p2"), 2)).await, ["p1"]);
     let mut changed = project("p2", "ada");
     changed.facts.deleted = Some(5);
-    store.put_project(changed).await.expect(OK);
+    let change = |from: &Project| store.change_project(from.clone(), changed.clone());
+    assert_eq!(change(&project("p2", "ada")).await.expect(OK), Changed::Yes);
+    assert_eq!(change(&project("p2", "ada")).await.expect(OK), Changed::Stale);
+    let other_content = Project { sealed: b"other".to_vec(), ..changed.clone() };
+    assert_eq!(change(&other_content).await.expect(OK), Changed::Stale);
+    assert_eq!(change(&project("p9", "ada")).await.expect(OK), Changed::Stale);
+    assert_eq!(store.project("p2").await.expect(OK), Some(changed.clone()));
     assert_eq!(project_ids(store, "ada", false, page(None, 9)).await, ["p4", "p1"]);
     assert_eq!(project_ids(store, "ada", true, page(None, 9)).await, ["p2"]);
 
@@ -383,9 +392,14 @@ async fn project_keeps_its_nodes(store: &dyn Store) {
     let again = without_raw(project_node("k2", Some("k1")));
     assert!(store.put(again, None).await.expect(OK));
     assert_eq!(store.raw("k2").await.expect(OK), Some(vec![0, 9, 255]));
+    let first = project_node("k2", None).in_project.unwrap_or_default().facts;
     let facts = NodeFacts { starred: true, ..NodeFacts::default() };
-    assert!(store.change_node("k2", facts.clone()).await.expect(OK));
-    assert!(!store.change_node("k9", facts.clone()).await.expect(OK));
+    let change = |id: &'static str, from: &NodeFacts| {
+        store.change_node(id, from.clone(), NodeFacts { starred: true, ..NodeFacts::default() })
+    };
+    assert_eq!(change("k2", &first).await.expect(OK), Changed::Yes);
+    assert_eq!(change("k2", &first).await.expect(OK), Changed::Stale);
+    assert_eq!(change("k9", &first).await.expect(OK), Changed::Stale);
     let read = store.node("k2").await.expect(OK).and_then(|node| node.in_project);
     let read = read.expect("a node of a project");
     assert_eq!((&read.facts, read.has_thinking), (&facts, true));
@@ -472,15 +486,93 @@ async fn branch_names_are_unique(store: &dyn Store) {
         name: name.to_owned(),
         facts: BranchFacts { hidden: true, ..BranchFacts::default() },
     };
-    assert!(!store.change_branch("b0", renamed("main")).await.expect(OK));
-    assert!(store.change_branch("b0", renamed("idea")).await.expect(OK));
-    assert!(store.change_branch("b0", renamed("better")).await.expect(OK));
-    assert!(!store.change_branch("b9", renamed("lost")).await.expect(OK));
+    let first = branch("b0", "p1", "idea").branch.unwrap_or_default();
+    for (id, from, to, expected) in [
+        ("b0", first.clone(), "main", Changed::NameTaken),
+        ("b0", first.clone(), "idea", Changed::Yes),
+        // It is not as the caller knew it any more.
+        ("b0", first.clone(), "better", Changed::Stale),
+        ("b0", renamed("other"), "better", Changed::Stale),
+        ("b0", renamed("idea"), "better", Changed::Yes),
+        ("b9", first, "lost", Changed::Stale),
+    ] {
+        let changed = store.change_branch(id, from, renamed(to)).await.expect(OK);
+        assert_eq!(changed, expected, "{id} {to}");
+    }
     let read = store.reference("b0").await.expect(OK).and_then(|reference| reference.branch);
     assert_eq!(read, Some(renamed("better")));
     for id in ["b0", "b1", "b2"] {
         assert!(store.remove_reference(id).await.expect(OK));
     }
+}
+
+/// Several writers each set another flag of one branch at the same time.
+async fn concurrent_changes_do_not_undo_each_other(store: &dyn Store) {
+    let add = Commit { reference: Some(branch("b1", "p1", "main")), ..Commit::default() };
+    assert_eq!(store.commit(add).await.expect(OK), Outcome::Written);
+    let set = async |change: fn(&mut BranchFacts)| {
+        loop {
+            let read = store.reference("b1").await.expect(OK).and_then(|read| read.branch);
+            let from = read.expect("a branch");
+            let mut to = from.clone();
+            change(&mut to.facts);
+            if store.change_branch("b1", from, to).await.expect(OK) == Changed::Yes {
+                return;
+            }
+        }
+    };
+    tokio::join!(
+        set(|facts| facts.pinned = true),
+        set(|facts| facts.hidden = true),
+        set(|facts| facts.starred = true),
+        set(|facts| facts.deleted = Some(7)),
+    );
+    let read = store.reference("b1").await.expect(OK).and_then(|read| read.branch);
+    let facts = read.expect("a branch").facts;
+    assert!(facts.pinned && facts.hidden && facts.starred, "{facts:?}");
+    assert_eq!(facts.deleted, Some(7));
+    assert!(store.remove_reference("b1").await.expect(OK));
+}
+
+/// The longest names that callers store: of threads and items as [`bounded_name`] writes them, of
+/// branches and requests 500 characters.
+async fn longest_names_are_found_again(store: &dyn Store) {
+    // Text that does not get shorter by compression.
+    let mut state = 7_u64;
+    let mut name = |length: usize| -> String {
+        let mut next = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let letter = u32::try_from(state >> 40).unwrap_or_default() % 40_000;
+            char::from_u32(0x2_0000 + letter).expect("a character of four bytes")
+        };
+        (0..length).map(|_| next()).collect()
+    };
+    let scope = format!("ag_ui:{}", name(MAX_STORED_NAME / 4));
+    let (request, label) = (name(500), name(500));
+    let named = Run { scope: scope.clone(), name: Some(request.clone()), ..run("named", None) };
+    assert_eq!(start(store, named).await, Outcome::Written);
+    let found = store.named_run("ada", &scope, &request).await.expect(OK);
+    assert_eq!(found.map(|run| run.id).as_deref(), Some("named"));
+    assert_eq!(store.runs("ada", &scope, 9).await.expect(OK).len(), 1);
+    let item = name(MAX_STORED_NAME / 4);
+    let with_item = Node { names: vec![item.clone()], ..node("with_item", None, 1) };
+    assert!(store.put(with_item, None).await.expect(OK));
+    let found = store.named("ada", &item).await.expect(OK);
+    assert_eq!(found.map(|node| node.id).as_deref(), Some("with_item"));
+    let add = Commit { reference: Some(branch("b1", "p1", &label)), ..Commit::default() };
+    assert_eq!(store.commit(add).await.expect(OK), Outcome::Written);
+    let found = store.branches("p1").await.expect(OK);
+    assert_eq!(found, [branch("b1", "p1", &label)]);
+    // Ids that no database stores are unknown.
+    for odd in ["a\0b", &name(5_000)] {
+        assert_eq!(store.run(odd).await.expect(OK), None);
+        assert_eq!(store.node(odd).await.expect(OK), None);
+        assert_eq!(store.project(odd).await.expect(OK), None);
+        assert_eq!(store.named_run("ada", odd, odd).await.expect(OK), None);
+    }
+    assert!(store.remove_reference("b1").await.expect(OK));
+    assert!(store.remove("with_item").await.expect(OK));
+    assert!(store.remove_run("named").await.expect(OK));
 }
 
 async fn reference_has_one_run_at_a_time(store: &dyn Store) {

@@ -7,7 +7,7 @@ use throughline_gateway::thinking::health::StoreHealth;
 use throughline_gateway::thinking::store::StoreFuture;
 
 use crate::store::{
-    Branch, Commit, LogPiece, Node, NodeFacts, NodeStore, Outcome, Page, Piece, Project,
+    Branch, Changed, Commit, LogPiece, Node, NodeFacts, NodeStore, Outcome, Page, Piece, Project,
     ProjectStore, Reference, Run, RunStore, Store,
 };
 
@@ -116,12 +116,16 @@ impl ProjectStore for WatchedStore {
         self.store.branches(project)
     }
 
-    fn change_branch(&self, id: &str, branch: Branch) -> StoreFuture<'_, bool> {
-        self.watch(self.store.change_branch(id, branch), |changed| *changed)
+    fn change_project(&self, from: Project, to: Project) -> StoreFuture<'_, Changed> {
+        self.watch(self.store.change_project(from, to), |changed| *changed == Changed::Yes)
     }
 
-    fn change_node(&self, id: &str, facts: NodeFacts) -> StoreFuture<'_, bool> {
-        self.watch(self.store.change_node(id, facts), |changed| *changed)
+    fn change_branch(&self, id: &str, from: Branch, to: Branch) -> StoreFuture<'_, Changed> {
+        self.watch(self.store.change_branch(id, from, to), |changed| *changed == Changed::Yes)
+    }
+
+    fn change_node(&self, id: &str, from: NodeFacts, to: NodeFacts) -> StoreFuture<'_, Changed> {
+        self.watch(self.store.change_node(id, from, to), |changed| *changed == Changed::Yes)
     }
 
     fn node_facts(&self, ids: &[String]) -> StoreFuture<'_, Vec<(String, NodeFacts)>> {

@@ -15,6 +15,7 @@ use throughline_conversations::projects::{ProjectSettings, Projects};
 use throughline_conversations::responses::Responses;
 use throughline_conversations::runs::Runs;
 use throughline_conversations::runs::abandoned::CloseRun;
+use throughline_conversations::runs::reader::Readers;
 use throughline_conversations::sealed_store::{Retention, SealedStore};
 use throughline_conversations::threads::Threads;
 use throughline_gateway::backend::Backend;
@@ -48,6 +49,8 @@ pub struct App {
     pub front_doors: Arc<FrontDoors>,
     /// Replies that go on without their client.
     pub runs: Arc<Runs>,
+    /// The readers of these replies.
+    pub readers: Arc<Readers>,
     /// Message threads, stored for clients that send no history.
     pub threads: Arc<Threads>,
     /// Projects: conversations with branches.
@@ -152,8 +155,15 @@ impl App {
         let projects = Projects::new(gateway.clone(), runs.clone(), project_settings(config));
         let projects = Arc::new(projects);
         let stopping = watch::Sender::new(false);
-        let front_doors =
-            FrontDoors::new(gateway.clone(), runs.clone(), config.runs, stopping.subscribe());
+        let readers = Readers::new(gateway.clone(), runs.clone(), config.runs.reader_queue);
+        let readers = Arc::new(readers);
+        let front_doors = FrontDoors::new(
+            gateway.clone(),
+            runs.clone(),
+            readers.clone(),
+            config.runs,
+            stopping.subscribe(),
+        );
         let front_doors = Arc::new(front_doors);
         let closers: Vec<Arc<dyn CloseRun>> =
             vec![responses.clone(), front_doors.clone(), projects.clone()];
@@ -166,6 +176,7 @@ impl App {
             responses,
             front_doors,
             runs,
+            readers,
             threads: Arc::new(threads),
             projects,
             sockets: Arc::new(Semaphore::new(config.limits.streams)),

@@ -249,7 +249,11 @@ fn build() -> Result<(), Failure> {
 fn tests() -> Result<(), Failure> {
     packages::postgres()?;
     command::run(test_runner().arg("--no-fail-fast"))?;
-    command::run(workspace::cargo().args(["test", "--workspace", "--doc"]))
+    command::run(workspace::cargo().args(["test", "--workspace", "--doc"]))?;
+    // The conversation API has the same tests on both databases. One process shares one Postgres server.
+    let mut on_postgres = workspace::cargo();
+    on_postgres.args(["test", "--workspace", "--test", "conversations", "--quiet"]);
+    command::run(on_postgres.env("TEST_STORE", "postgres"))
 }
 
 fn docs() -> Result<(), Failure> {

@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use throughline_canonical::Fault;
-use throughline_codec::dialects::resumable::{LogCursor, ReplyFormat};
+use throughline_codec::dialects::resumable::{Kinds, LogCursor, ReplyFormat};
 use throughline_gateway::thinking::store::StoreError;
 use tokio::time::{Instant, sleep};
 
-use super::reader::{Outlet, ReaderEnd, RunReader, Sent};
 use super::{FrontDoors, is_kept};
+use crate::runs::reader::{Outlet, ReaderEnd, RunReader, Sent};
 use crate::store::{Run, RunStatus};
 
 /// How often the store is asked for a new run.
@@ -24,6 +24,14 @@ const KEEP_ALIVE: &[u8] = b": keep-alive\n\n";
 pub(super) struct Thread {
     pub(super) owner: String,
     pub(super) scope: String,
+}
+
+/// What a follower reads.
+#[derive(Debug)]
+pub(super) struct Followed {
+    pub(super) thread: Thread,
+    /// The kinds of blocks that it wants.
+    pub(super) kinds: Kinds,
 }
 
 /// Where a follower is.
@@ -56,7 +64,7 @@ impl FrontDoors {
     /// of the run that the follower is in.
     pub(super) async fn follow(
         self: Arc<Self>,
-        thread: Thread,
+        followed: Followed,
         mut position: Position,
         mut first: Option<RunReader>,
         mut outlet: Outlet,
@@ -68,18 +76,18 @@ impl FrontDoors {
                     Position::In(run) => {
                         let reader = match first.take() {
                             Some(reader) => Ok(reader),
-                            None => self.followed(&run, None).await,
+                            None => self.followed(&run, followed.kinds, None).await,
                         };
                         // A run that cannot be read is passed over.
                         if let Ok(reader) = reader
-                            && self.forward(reader, &mut outlet).await == ReaderEnd::Gone
+                            && self.readers.forward(reader, &mut outlet).await == ReaderEnd::Gone
                         {
                             return;
                         }
                         Position::After(Some(run))
                     }
                     Position::After(last) => {
-                        match self.wait_for_run(&thread, last, &outlet).await {
+                        match self.wait_for_run(&followed.thread, last, &outlet).await {
                             Some(next) => Position::In(next),
                             None => return,
                         }
@@ -97,10 +105,11 @@ impl FrontDoors {
     pub(super) async fn followed(
         &self,
         run: &Run,
+        kinds: Kinds,
         cursor: Option<LogCursor>,
     ) -> Result<RunReader, Fault> {
-        let reply = self.record(run)?.reply(run, ReplyFormat::AgUi)?.in_run(&run.id);
-        RunReader::after(&self.runs, &run.id, reply, cursor).await
+        let reply = self.record(run)?.reply(run, ReplyFormat::AgUi)?;
+        self.readers.open(&run.id, None, reply.with_kinds(kinds).in_run(&run.id), cursor).await
     }
 
     /// Waits for the run after this one. Returns `None` if the client is gone.

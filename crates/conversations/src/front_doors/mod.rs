@@ -4,12 +4,11 @@
 //! from that log, from the start or after a cursor. So a client that lost its connection continues
 //! where it was, also on another instance and after a restart.
 //!
-//! Start at [`FrontDoors::turn`]. `record` is what a run remembers of its request, `reader` writes the
-//! stream of a reader, `follow` stays with a thread over several runs, and `requests` answers
-//! everything that is asked about runs.
+//! Start at [`FrontDoors::turn`]. `record` is what a run remembers of its request, `follow` stays with a
+//! thread over several runs, and `requests` answers everything that is asked about runs.
+//! [`crate::runs::reader`] writes the streams.
 
 mod follow;
-mod reader;
 mod record;
 mod requests;
 
@@ -33,16 +32,16 @@ use throughline_gateway::turn::request::decompress_body;
 use throughline_gateway::{Gateway, IncomingRequest, unix_ms};
 use tokio::sync::{OwnedSemaphorePermit, oneshot, watch};
 
-use self::reader::RunReader;
 use self::record::{RunRecord, scope_of};
 pub use self::requests::RunRequest;
 use crate::body::{Answer, drop_body_headers, plain};
 use crate::runs::abandoned::CloseRun;
 use crate::runs::canonical::{CanonicalRun, Driven, StoreEnd};
 use crate::runs::log::LiveRun;
+use crate::runs::reader::{Readers, RunReader};
 use crate::runs::{RunGuard, Runs};
 use crate::sealed_store::{SealedKind, expires, is_valid};
-use crate::store::{Commit, Outcome, Run, RunEnd, RunStatus};
+use crate::store::{Commit, Outcome, Run, RunEnd, RunStatus, bounded_name};
 
 /// The header that names the run of a reply.
 const RUN: HeaderName = HeaderName::from_static("x-throughline-run");
@@ -69,6 +68,7 @@ pub struct RunSettings {
 pub struct FrontDoors {
     gateway: Arc<Gateway>,
     runs: Arc<Runs>,
+    readers: Arc<Readers>,
     settings: RunSettings,
     /// Becomes true when the server stops, so that endless streams end.
     stopping: watch::Receiver<bool>,
@@ -114,10 +114,11 @@ impl FrontDoors {
     pub fn new(
         gateway: Arc<Gateway>,
         runs: Arc<Runs>,
+        readers: Arc<Readers>,
         settings: RunSettings,
         stopping: watch::Receiver<bool>,
     ) -> Self {
-        Self { gateway, runs, settings, stopping }
+        Self { gateway, runs, readers, settings, stopping }
     }
 
     /// Answers a request for a turn. A streamed reply of a front end becomes a run.
@@ -142,14 +143,14 @@ impl FrontDoors {
         drop(raw);
         drop_body_headers(&mut incoming);
         // The client counts as a reader from now on, until it disconnects.
-        let reader = RunReader::of_live(&live, reply);
+        let reader = RunReader::of_live(&self.runs, &live, reply);
         let (begun, head) = oneshot::channel();
         let id = run.id.clone();
         let dialect = incoming.dialect;
         tokio::spawn(self.clone().run(run, guard, (incoming, accepted, permit), begun));
         match head.await {
             Ok(Begun::Reply(head)) => {
-                let body = self.clone().body_of(reader);
+                let body = self.readers.body_of(reader);
                 let mut answer = head.map(|()| body);
                 name_run(&mut answer, &id);
                 answer
@@ -181,7 +182,7 @@ impl FrontDoors {
         let run = Run {
             owner: owner(incoming),
             scope: scope_of(format, accepted.request.thread.as_deref()),
-            name: accepted.session.run_name().map(str::to_owned),
+            name: accepted.session.run_name().map(|name| bounded_name(name).into_owned()),
             reference: None,
             instance: self.runs.instance.clone(),
             epoch: 1,
@@ -221,36 +222,29 @@ impl FrontDoors {
         request: (IncomingRequest, Accepted, OwnedSemaphorePermit),
         begun: oneshot::Sender<Begun>,
     ) {
-        let this = self.clone();
-        let (record, live) = (run.clone(), guard.run.clone());
-        let driven = tokio::spawn(async move {
+        let live = guard.run.clone();
+        let canonical = self.canonical(live.clone());
+        let end = self.end_of(run);
+        let work = async {
             tokio::select! {
-                () = this.drive(record, live.clone(), request, begun) => {}
-                () = this.stop_when_detached(&live) => {}
+                () = self.drive(&canonical, &end, request, begun) => {}
+                () = self.stop_when_detached(&live) => {}
             }
-        });
-        if driven.await.is_err() {
-            // A panic also ends the run. Its log may lack what was not written.
-            drop(guard);
-            let what = "the server failed while it wrote the reply";
-            let _ = self.close_left(run, Fault::new(FaultKind::Internal, what)).await;
-        }
+        };
+        canonical.guard(work, &end).await;
     }
 
     async fn drive(
         &self,
-        run: Run,
-        live: Arc<LiveRun>,
+        canonical: &CanonicalRun,
+        end: &EndOfRun,
         (incoming, accepted, permit): (IncomingRequest, Accepted, OwnedSemaphorePermit),
         begun: oneshot::Sender<Begun>,
     ) {
-        let id = run.id.clone();
-        let end = self.end_of(run);
-        let canonical = self.canonical(live.clone());
         let reply = tokio::select! {
             reply = self.gateway.turn_events(incoming, accepted, permit) => reply,
-            () = live.stopped() => {
-                canonical.cancel(&end).await;
+            () = canonical.live.stopped() => {
+                canonical.cancel(end).await;
                 return;
             }
         };
@@ -258,11 +252,11 @@ impl FrontDoors {
             Ok(reply) => {
                 // The client may be gone. The run goes on.
                 let _ = begun.send(Begun::Reply(reply.head.stream(())));
-                canonical.drive_reply(reply, &end).await;
+                canonical.drive_reply(reply, end).await;
             }
             Err(finished) => {
                 // No model has answered, so the client may use the name again.
-                let _ = self.runs.sealed_store.store.remove_run(&id).await;
+                let _ = self.runs.sealed_store.store.remove_run(&end.run.id).await;
                 let _ = begun.send(Begun::Finished(Box::new(finished.reply)));
             }
         }
@@ -287,12 +281,6 @@ impl FrontDoors {
     fn end_of(&self, run: Run) -> EndOfRun {
         EndOfRun { runs: self.runs.clone(), run, retention: self.settings.retention }
     }
-
-    /// Ends a run without a writer, with the received events.
-    async fn close_left(&self, run: Run, fault: Fault) -> Result<(), StoreError> {
-        let live = Arc::new(LiveRun::new(&*run.id, run.epoch));
-        self.canonical(live).close_left(fault, &self.end_of(run)).await.map(drop)
-    }
 }
 
 impl CloseRun for FrontDoors {
@@ -304,9 +292,11 @@ impl CloseRun for FrontDoors {
         self: Arc<Self>,
         run: Run,
     ) -> Pin<Box<dyn Future<Output = Result<(), StoreError>> + Send>> {
-        Box::pin(
-            async move { self.close_left(run, Fault::new(FaultKind::Internal, ABANDONED)).await },
-        )
+        Box::pin(async move {
+            let live = Arc::new(LiveRun::new(&*run.id, run.epoch));
+            let fault = Fault::new(FaultKind::Internal, ABANDONED);
+            self.canonical(live).close_left(fault, &self.end_of(run)).await.map(drop)
+        })
     }
 }
 

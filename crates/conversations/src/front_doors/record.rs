@@ -7,7 +7,7 @@ use throughline_codec::dialects::resumable::{ReplyFormat, ResumableReply};
 use throughline_codec::dialects::{self, Accepted, ReplyIdentity, RequestParts, timestamp};
 use throughline_gateway::IncomingRequest;
 
-use crate::store::Run;
+use crate::store::{Run, bounded_name};
 
 /// The scopes of runs without a thread.
 const PLAIN_SCOPES: [&str; 2] = ["ndjson", "events"];
@@ -20,8 +20,8 @@ pub(super) fn scope_of(format: ReplyFormat, thread: Option<&str>) -> String {
     match format {
         ReplyFormat::NdJson => PLAIN_SCOPES[0].to_owned(),
         ReplyFormat::Sse => PLAIN_SCOPES[1].to_owned(),
-        ReplyFormat::AgUi => format!("{}{thread}", THREAD_SCOPES[0]),
-        ReplyFormat::Ui => format!("{}{thread}", THREAD_SCOPES[1]),
+        ReplyFormat::AgUi => format!("{}{}", THREAD_SCOPES[0], bounded_name(thread)),
+        ReplyFormat::Ui => format!("{}{}", THREAD_SCOPES[1], bounded_name(thread)),
     }
 }
 
@@ -36,19 +36,20 @@ pub(super) fn identity(run: &Run) -> ReplyIdentity {
     ReplyIdentity::new(id, run.created / 1000)
 }
 
-/// A run as its caller sees it.
-pub(super) fn state(run: &Run) -> Value {
+/// A run as its caller sees it, with the names that its request has.
+pub(super) fn state(run: &Run, request: Option<&Accepted>) -> Value {
     let mut state = json!({
         "id": run.id,
         "status": run.status,
         "createdAt": timestamp::write(run.created / 1000),
     });
-    let thread = THREAD_SCOPES.iter().find_map(|start| run.scope.strip_prefix(start));
-    if let Some(thread) = thread.filter(|thread| !thread.is_empty()) {
+    let is_in_thread = THREAD_SCOPES.iter().any(|start| run.scope.starts_with(start));
+    let thread = request.and_then(|accepted| accepted.request.thread.as_deref());
+    if let Some(thread) = thread.filter(|thread| is_in_thread && !thread.is_empty()) {
         state["threadId"] = thread.into();
     }
-    if let Some(name) = &run.name {
-        state["runId"] = name.as_str().into();
+    if let Some(name) = request.and_then(|accepted| accepted.session.run_name()) {
+        state["runId"] = name.into();
     }
     state
 }

@@ -13,13 +13,13 @@ use throughline_codec::dialects::{ClientDialect, ag_ui, ndjson, ui_stream};
 use throughline_gateway::turn::error_reply::error_response;
 use throughline_gateway::{IncomingRequest, unix_ms};
 
-use super::follow::{Position, Thread};
-use super::reader::{Outlet, RunReader};
+use super::follow::{Followed, Position, Thread};
 use super::record::{self, RunRecord, scope_of};
 use super::{FrontDoors, is_kept, name_run, owner};
 use crate::body::{Answer, json, plain};
+use crate::runs::reader::Outlet;
 use crate::sealed_store::{SealedKind, fault};
-use crate::store::{Run, RunStatus};
+use crate::store::{Run, RunStatus, bounded_name};
 
 /// The header of a cursor. Browsers send it when they reconnect.
 const LAST_EVENT_ID: &str = "last-event-id";
@@ -136,7 +136,7 @@ impl FrontDoors {
             RunRequest::ThreadRun(thread, run) => self.resume_run(&incoming, &thread, &run).await,
             RunRequest::Follow(thread) => self.follow_thread(&incoming, &thread).await,
             RunRequest::State(id) => {
-                self.find(&incoming, &id).await.map(|run| json(&record::state(&run)))
+                self.find(&incoming, &id).await.map(|run| json(&self.state(&run)))
             }
             RunRequest::Events(id) => self.events(&incoming, &id).await,
             RunRequest::Stop(id) => self.stop(&incoming, &id).await,
@@ -152,8 +152,7 @@ impl FrontDoors {
     /// Refuses a name that the thread has used, with the state of its run.
     pub(super) async fn repeated(&self, incoming: &IncomingRequest, id: &str) -> Answer {
         let run = self.runs.sealed_store.store.run(id).await.ok().flatten();
-        let name = run.as_ref().and_then(|run| run.name.as_deref()).unwrap_or_default();
-        let what = format!("the thread has a run `{name}`; each run needs an id of its own");
+        let what = "the thread has a run of this id; each run needs an id of its own";
         let refusal = Fault::new(FaultKind::Conflict, what).with_code("run_exists");
         let reply = self.gateway.reject(incoming, &refusal);
         let (head, body) = reply.into_parts();
@@ -161,7 +160,7 @@ impl FrontDoors {
         let body = body.unwrap_or_default();
         let with_state = |run: Run| {
             let mut value: Value = serde_json::from_slice(&body).ok()?;
-            value.as_object_mut()?.insert("run".to_owned(), record::state(&run));
+            value.as_object_mut()?.insert("run".to_owned(), self.state(&run));
             Some(value.to_string())
         };
         let body = run.and_then(with_state).map_or(body.clone(), Into::into);
@@ -175,6 +174,12 @@ impl FrontDoors {
         let is_visible =
             |run: &Run| run.owner == owner && is_kept(run) && record::is_front_door(&run.scope);
         run.filter(is_visible).ok_or_else(no_run)
+    }
+
+    /// A run as its caller sees it.
+    fn state(&self, run: &Run) -> Value {
+        let request = self.record(run).and_then(|record| record.read_request(None));
+        record::state(run, request.ok().as_ref())
     }
 
     /// What a run remembers.
@@ -217,7 +222,8 @@ impl FrontDoors {
         let wish = Wish::read(incoming)?;
         let scope = scope_of(ReplyFormat::AgUi, Some(thread));
         let store = &self.runs.sealed_store.store;
-        let run = store.named_run(&owner(incoming), &scope, name).await.map_err(fault)?;
+        let run =
+            store.named_run(&owner(incoming), &scope, &bounded_name(name)).await.map_err(fault)?;
         self.stream(&run.filter(is_kept).ok_or_else(no_run)?, &wish).await
     }
 
@@ -236,9 +242,8 @@ impl FrontDoors {
         let format = wish.format.unwrap_or_else(|| record.format());
         let reply = record.reply(run, format)?.with_kinds(wish.kinds);
         let cursor = wish.cursor()?;
-        let reader = RunReader::after(&self.runs, &run.id, reply, cursor).await?;
-        self.gateway.metrics.resumes.increment();
-        let mut answer = streamed(format, self.clone().body_of(reader));
+        let reader = self.readers.resume(&run.id, None, reply, cursor).await?;
+        let mut answer = streamed(format, self.readers.body_of(reader));
         name_run(&mut answer, &run.id);
         Ok(answer)
     }
@@ -258,14 +263,15 @@ impl FrontDoors {
                 if run.scope != thread.scope {
                     return Err(LogCursor::unknown(after));
                 }
-                let reader = self.followed(&run, Some(cursor)).await?;
+                let reader = self.followed(&run, wish.kinds, Some(cursor)).await?;
                 self.gateway.metrics.resumes.increment();
                 (Position::In(Box::new(run)), Some(reader))
             }
             None => (self.first_position(&thread).await.map_err(fault)?, None),
         };
         let (outlet, body) = Outlet::new();
-        tokio::spawn(self.clone().follow(thread, position, first, outlet));
+        let followed = Followed { thread, kinds: wish.kinds };
+        tokio::spawn(self.clone().follow(followed, position, first, outlet));
         Ok(streamed(ReplyFormat::AgUi, body))
     }
 
@@ -279,7 +285,7 @@ impl FrontDoors {
             let _ = tokio::time::timeout(MAX_STOP_WAIT, live.closed()).await;
         }
         let run = self.find(incoming, id).await?;
-        Ok(json(&record::state(&run)))
+        Ok(json(&self.state(&run)))
     }
 }
 

@@ -23,13 +23,13 @@ use super::history::{RAW_VERSION, RawEnvelope, seal_raw};
 use super::problem::Problem;
 use super::project::project_content;
 use super::turn::is_project;
-use super::unfinished::server_died;
 use super::{Caller, PreviousResponse, Projects};
 use crate::chat_seal::{ChatSeal, Field};
 use crate::runs::abandoned::CloseRun;
 use crate::runs::canonical::{CanonicalRun, Driven, StoreEnd};
 use crate::runs::event_log::has_content;
 use crate::runs::log::LiveRun;
+use crate::runs::server_died;
 use crate::sealed_store::{SealedKind, expires};
 use crate::store::{
     BranchFacts, Commit, Move, Node, NodeFacts, NodeRole, NodeStatus, Outcome, Project,
@@ -101,15 +101,17 @@ impl Answer {
         let guard = self.projects.runs.register(run.live.clone());
         tokio::spawn(async move {
             let _guard = guard;
-            let turn = self.turn(caller, request, permit);
-            let drive = run.drive(turn, &self);
-            tokio::pin!(drive);
-            tokio::select! {
-                _ = &mut drive => return,
-                // The key may not be used any more.
-                () = self.seal.revoked() => run.live.stop(),
-            }
-            drive.await;
+            let work = async {
+                let drive = run.drive(self.turn(caller, request, permit), &self);
+                tokio::pin!(drive);
+                tokio::select! {
+                    _ = &mut drive => return,
+                    // The key may not be used any more.
+                    () = self.seal.revoked() => run.live.stop(),
+                }
+                drive.await;
+            };
+            run.guard(work, &self).await;
         });
     }
 

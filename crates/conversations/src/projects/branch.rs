@@ -11,7 +11,9 @@ use super::problem::Problem;
 use super::project::check_name;
 use super::turn::{facts_of, scope};
 use super::{Caller, Projects};
-use crate::store::{Branch, BranchFacts, Commit, NodeFacts, Outcome, Page, Project, Reference};
+use crate::store::{
+    Branch, BranchFacts, Changed, Commit, NodeFacts, Outcome, Page, Project, Reference,
+};
 
 /// Nodes that are read at a time when a branch is purged.
 const NODE_PAGE: usize = 1_000;
@@ -228,23 +230,23 @@ impl Projects {
         change: BranchChange,
     ) -> Result<BranchView, Problem> {
         let project = self.own_project(caller, project).await?;
-        let mut reference = self.branch(&project, name).await?;
-        let Some(branch) = &mut reference.branch else {
-            return Err(Problem::not_found("branch", name));
-        };
+        let reference = self.branch(&project, name).await?;
         if change.provider.is_some() || change.model.is_some() {
-            return Err(locked(&branch.facts));
+            return Err(locked(&facts_of(&reference)));
         }
-        if let Some(new) = change.name {
-            check_branch_name(&new)?;
-            branch.name = new;
+        if let Some(new) = &change.name {
+            check_branch_name(new)?;
         }
-        let facts = &mut branch.facts;
-        facts.pinned = change.pinned.unwrap_or(facts.pinned);
-        facts.hidden = change.hidden.unwrap_or(facts.hidden);
-        facts.starred = change.starred.unwrap_or(facts.starred);
-        self.store_branch(&reference).await?;
-        self.show_branch(reference).await
+        let changed = self.edit_branch(reference, |branch| {
+            let facts = &mut branch.facts;
+            facts.pinned = change.pinned.unwrap_or(facts.pinned);
+            facts.hidden = change.hidden.unwrap_or(facts.hidden);
+            facts.starred = change.starred.unwrap_or(facts.starred);
+            if let Some(new) = &change.name {
+                branch.name.clone_from(new);
+            }
+        });
+        self.show_branch(changed.await?).await
     }
 
     /// Deletes a branch. It can be restored. `purge` removes it for good, with the nodes that were
@@ -257,7 +259,7 @@ impl Projects {
         purge: bool,
     ) -> Result<(), Problem> {
         let project = self.own_project(caller, project).await?;
-        let mut reference = match self.branch(&project, name).await {
+        let reference = match self.branch(&project, name).await {
             Ok(reference) => reference,
             Err(problem) if !purge => return Err(problem),
             Err(_) => self.deleted_branch(&project, name).await?,
@@ -269,10 +271,10 @@ impl Projects {
         if purge {
             return self.purge_branch(&project, &reference).await;
         }
-        if let Some(branch) = &mut reference.branch {
+        let deleted = self.edit_branch(reference, |branch| {
             branch.facts.deleted.get_or_insert_with(unix_ms);
-        }
-        self.store_branch(&reference).await
+        });
+        deleted.await.map(drop)
     }
 
     /// Brings a deleted branch back.
@@ -283,15 +285,12 @@ impl Projects {
         name: &str,
     ) -> Result<BranchView, Problem> {
         let project = self.own_project(caller, project).await?;
-        let mut reference = match self.branch(&project, name).await {
+        let reference = match self.branch(&project, name).await {
             Ok(present) => return self.show_branch(present).await,
             Err(_) => self.deleted_branch(&project, name).await?,
         };
-        if let Some(branch) = &mut reference.branch {
-            branch.facts.deleted = None;
-        }
-        self.store_branch(&reference).await?;
-        self.show_branch(reference).await
+        let restored = self.edit_branch(reference, |branch| branch.facts.deleted = None);
+        self.show_branch(restored.await?).await
     }
 
     async fn deleted_branch(&self, project: &Project, name: &str) -> Result<Reference, Problem> {
@@ -338,12 +337,27 @@ impl Projects {
         Ok(())
     }
 
-    async fn store_branch(&self, reference: &Reference) -> Result<(), Problem> {
-        let branch = reference.branch.clone().unwrap_or_default();
-        let name = branch.name.clone();
-        match self.sealed_store.store.change_branch(&reference.id, branch).await? {
-            true => Ok(()),
-            false => Err(name_taken(&name)),
+    /// Changes a branch. What others change at the same time stays: each attempt starts from what is
+    /// stored, and fails only if somebody else was faster.
+    async fn edit_branch(
+        &self,
+        mut reference: Reference,
+        edit: impl Fn(&mut Branch),
+    ) -> Result<Reference, Problem> {
+        let store = &self.sealed_store.store;
+        loop {
+            let from = reference.branch.clone().unwrap_or_default();
+            let mut to = from.clone();
+            edit(&mut to);
+            match store.change_branch(&reference.id, from, to.clone()).await? {
+                Changed::Yes => return Ok(Reference { branch: Some(to), ..reference }),
+                Changed::NameTaken => return Err(name_taken(&to.name)),
+                Changed::Stale => {
+                    let read = store.reference(&reference.id).await?;
+                    let read = read.filter(|read| read.branch.is_some());
+                    reference = read.ok_or_else(|| Problem::not_found("branch", &to.name))?;
+                }
+            }
         }
     }
 

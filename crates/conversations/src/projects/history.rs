@@ -16,7 +16,7 @@ use super::context::PastNode;
 use super::problem::Problem;
 use super::{Caller, Projects};
 use crate::chat_seal::{ChatSeal, Field, SealedFields};
-use crate::store::{Node, NodeRole, NodeStatus, Page, Project};
+use crate::store::{Changed, Node, NodeRole, NodeStatus, Page, Project};
 
 /// Nodes of one project that a search looks at.
 const MAX_SEARCHED_NODES: usize = 20_000;
@@ -180,9 +180,15 @@ impl Projects {
         let project = self.own_project(caller, project).await?;
         let seal = self.seal_of(caller, &project)?;
         let mut node = self.own_node(&project, id).await?;
-        if let Some(inside) = &mut node.in_project {
+        while let Some(inside) = &mut node.in_project {
+            let from = inside.facts.clone();
             inside.facts.starred = starred;
-            self.sealed_store.store.change_node(id, inside.facts.clone()).await?;
+            let to = inside.facts.clone();
+            match self.sealed_store.store.change_node(id, from, to).await? {
+                Changed::Yes => break,
+                // Somebody else has changed it.
+                _ => node = self.own_node(&project, id).await?,
+            }
         }
         view(seal.as_deref(), &node, &self.branch_names(&project).await?)
     }

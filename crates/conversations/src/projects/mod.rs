@@ -2,7 +2,7 @@
 //!
 //! - `project`, `branch`: what exists, and how it changes;
 //! - `history`: reads nodes, the graph and provider's replies, and searches;
-//! - `turn`: starts an answer: chat, edit, regenerate; `merge` joins branches;
+//! - `turn`: starts an answer: chat, edit, regenerate, with `turn_settings`; `merge` joins branches;
 //! - `answer`: drives a run and stores its node;
 //! - [`context`]: chooses what of a branch goes into the next request; `preview` shows it;
 //! - [`content`]: what a node holds; [`problem`]: the errors of the API;
@@ -25,6 +25,7 @@ pub mod problem;
 mod project;
 pub mod providers;
 mod turn;
+mod turn_settings;
 mod unfinished;
 
 use std::sync::Arc;

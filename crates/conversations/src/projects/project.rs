@@ -11,7 +11,7 @@ use super::locks::{check_mode, locked};
 use super::problem::Problem;
 use super::{BranchView, Caller, Projects};
 use crate::chat_seal::{ChatSeal, Field, SealedFields};
-use crate::store::{Branch, BranchFacts, Commit, Page, Project, ProjectFacts, Reference};
+use crate::store::{Branch, BranchFacts, Changed, Commit, Page, Project, ProjectFacts, Reference};
 
 /// The name of the first branch.
 pub(super) const FIRST_BRANCH: &str = "main";
@@ -176,24 +176,47 @@ impl Projects {
         id: &str,
         change: ProjectChange,
     ) -> Result<ProjectView, Problem> {
-        let mut project = self.own_project(caller, id).await?;
+        if let Some(title) = &change.title {
+            check_name("title", title)?;
+        }
+        let project = self.own_project(caller, id).await?;
         let seal = self.unlock(caller, &project)?;
-        let mut content = project_content(&seal, &project)?;
-        if let Some(title) = change.title {
-            check_name("title", &title)?;
-            content.title = title;
+        let changed = self.edit_project(project, |project| {
+            let mut content = project_content(&seal, project)?;
+            if let Some(title) = &change.title {
+                content.title.clone_from(title);
+            }
+            if let Some(system) = &change.system {
+                content.system = Some(system.clone()).filter(|system| !system.is_empty());
+            }
+            seal_project(&seal, project, &content);
+            Ok(())
+        });
+        self.show(caller, &changed.await?).await
+    }
+
+    /// Changes a project. What others change at the same time stays: each attempt starts from what is
+    /// stored, and fails only if somebody else was faster.
+    async fn edit_project(
+        &self,
+        mut project: Project,
+        edit: impl Fn(&mut Project) -> Result<(), Problem>,
+    ) -> Result<Project, Problem> {
+        let store = &self.sealed_store.store;
+        loop {
+            let mut to = project.clone();
+            edit(&mut to)?;
+            if store.change_project(project.clone(), to.clone()).await? == Changed::Yes {
+                return Ok(to);
+            }
+            let read = store.project(&project.id).await?;
+            project = read.ok_or_else(|| Problem::not_found("project", &project.id))?;
         }
-        if let Some(system) = change.system {
-            content.system = Some(system).filter(|system| !system.is_empty());
-        }
-        seal_project(&seal, &mut project, &content);
-        self.sealed_store.store.put_project(project.clone()).await?;
-        self.show(caller, &project).await
     }
 
     /// Deletes a project. It can be restored, unless `purge` removes it for good.
     pub async fn delete(&self, caller: &Caller, id: &str, purge: bool) -> Result<(), Problem> {
-        let mut project = self.any_project(caller, id).await?;
+        let project = self.any_project(caller, id).await?;
         let store = &self.sealed_store.store;
         if purge {
             for branch in store.branches(id).await? {
@@ -204,17 +227,21 @@ impl Projects {
             store.remove_project(id).await?;
             return Ok(());
         }
-        project.facts.deleted.get_or_insert_with(unix_ms);
-        store.put_project(project).await?;
-        Ok(())
+        let deleted = self.edit_project(project, |project| {
+            project.facts.deleted.get_or_insert_with(unix_ms);
+            Ok(())
+        });
+        deleted.await.map(drop)
     }
 
     /// Brings a deleted project back.
     pub async fn restore(&self, caller: &Caller, id: &str) -> Result<ProjectView, Problem> {
-        let mut project = self.any_project(caller, id).await?;
-        project.facts.deleted = None;
-        self.sealed_store.store.put_project(project.clone()).await?;
-        self.show(caller, &project).await
+        let project = self.any_project(caller, id).await?;
+        let restored = self.edit_project(project, |project| {
+            project.facts.deleted = None;
+            Ok(())
+        });
+        self.show(caller, &restored.await?).await
     }
 
     /// Lists projects, or searches them.

@@ -18,6 +18,7 @@ use super::history::content;
 use super::ids::new_id;
 use super::problem::Problem;
 use super::project::{FIRST_BRANCH, check_name};
+use super::turn_settings::{MessageOption, TurnSettings};
 use super::{Caller, Projects};
 use crate::chat_seal::ChatSeal;
 use crate::sealed_store::SealedKind;
@@ -43,6 +44,7 @@ pub struct ChatRequest {
     /// The name of the branch. Empty: `main`.
     pub branch: Option<String>,
     /// What the user says: a text, or blocks.
+    #[schema(value_type = Option<MessageOption>)]
     pub message: Option<Value>,
     /// The node that the caller believes to be the newest.
     pub expected_head: Option<String>,
@@ -59,7 +61,7 @@ pub struct ChatRequest {
     /// Settings of the request: `thinking`, `tools`, `max_tokens` and others, as in `/ndjson/chat`, and
     /// `store`: whether the provider stores the reply, if it can.
     #[serde(flatten)]
-    #[schema(ignore)]
+    #[schema(value_type = TurnSettings)]
     pub settings: Map<String, Value>,
 }
 
@@ -70,6 +72,7 @@ pub struct ToolResult {
     /// The id of the call.
     pub id: String,
     /// The content: a text, or blocks.
+    #[schema(value_type = MessageOption)]
     pub content: Value,
     /// Whether the tool failed.
     #[serde(default)]
@@ -83,6 +86,7 @@ pub struct EditRequest {
     /// The node whose words are replaced.
     pub node_id: String,
     /// The new words: a text, or blocks.
+    #[schema(value_type = Option<MessageOption>)]
     pub message: Option<Value>,
     /// The name of the new branch.
     pub branch: Option<String>,
@@ -94,7 +98,7 @@ pub struct EditRequest {
     pub client_request_id: Option<String>,
     /// Settings of the request.
     #[serde(flatten)]
-    #[schema(ignore)]
+    #[schema(value_type = TurnSettings)]
     pub settings: Map<String, Value>,
 }
 
@@ -112,7 +116,7 @@ pub struct RegenerateRequest {
     pub client_request_id: Option<String>,
     /// Settings of the request. Those of the turn are used where it has none.
     #[serde(flatten)]
-    #[schema(ignore)]
+    #[schema(value_type = TurnSettings)]
     pub settings: Map<String, Value>,
 }
 
@@ -504,21 +508,6 @@ impl Projects {
         let project = self.any_project(caller, &run.project_id).await?;
         self.unlock(caller, &project)
     }
-
-    /// Whether the log of a run has an entry of this number.
-    pub async fn has_entry(&self, id: &str, number: u64) -> Result<bool, Problem> {
-        if let Some(live) = self.runs.live(id) {
-            return Ok(live.last_number().is_some_and(|last| last >= number));
-        }
-        // The entries need not be opened.
-        let pieces = self.sealed_store.store.logged(id, number.checked_sub(1)).await?;
-        Ok(!pieces.is_empty())
-    }
-
-    /// The log of runs.
-    pub fn runs(&self) -> &Arc<crate::runs::Runs> {
-        &self.runs
-    }
 }
 
 /// The node of what a user says.
@@ -652,7 +641,10 @@ pub(super) fn read_part(
 }
 
 /// Reads settings without a message.
-fn read_settings(settings: Map<String, Value>, store: bool) -> Result<UserPart, Problem> {
+pub(super) fn read_settings(
+    settings: Map<String, Value>,
+    store: bool,
+) -> Result<UserPart, Problem> {
     read_request(settings, &[json!({"type": "text", "text": "-"})], store)
 }
 

@@ -4,7 +4,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use throughline_canonical::{Fault, FaultKind};
 use throughline_gateway::thinking::store::StoreError;
 use throughline_gateway::unix_ms;
 
@@ -14,6 +13,7 @@ use super::problem::Problem;
 use super::turn::scope;
 use crate::chat_seal::ChatSeal;
 use crate::runs::canonical::left_reply;
+use crate::runs::server_died;
 use crate::sealed_store::expires;
 use crate::store::{Commit, Move, Outcome, Project, Reference, Run, RunEnd, RunStatus};
 
@@ -21,12 +21,6 @@ use crate::store::{Commit, Move, Outcome, Project, Reference, Run, RunEnd, RunSt
 const RETENTION: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 /// The newest runs of a project among which an unfinished answer is searched.
 const MAX_RECENT_RUNS: usize = 64;
-
-/// The fault of an answer whose server died.
-pub(super) fn server_died() -> Fault {
-    let what = "the server was stopped while this answer was being written";
-    Fault::new(FaultKind::Unreachable, what)
-}
 
 impl Projects {
     /// Ends a run without its key.

@@ -26,9 +26,9 @@ use super::create::Turn;
 use super::recording::ReplyEvents;
 use super::stored::{Ownership, RunChange, StoredResponse};
 use crate::body::{Answer, plain};
-use crate::runs::Appended;
 use crate::runs::abandoned::CloseRun;
 use crate::runs::log::{Entry, LiveRun};
+use crate::runs::{Appended, catch_panic};
 use crate::sealed_store::{SealedKind, expires, fault};
 use crate::store::{self, Node, RunEnd, RunStatus};
 
@@ -215,24 +215,19 @@ impl Responses {
             let guard = RunGuard::new(&this, &id, queued);
             let run = guard.run.clone();
             let _ = started.send(Ok(run.clone()));
-            let driven = {
-                let (this, run) = (this.clone(), run.clone());
-                tokio::spawn(
-                    async move { this.drive(&run, incoming, accepted, permit, recorder).await },
-                )
-            };
+            let driven = catch_panic(this.drive(&run, incoming, accepted, permit, recorder)).await;
             // A panic also ends the run.
             let broken =
                 |_| End::Failed(Broken::here("the server failed while it wrote the response"));
-            let end = driven.await.unwrap_or_else(broken);
-            let span = run.span();
-            async {
+            let end = driven.unwrap_or_else(broken);
+            let closed = async {
                 if this.close_with(&run, &end).await {
                     this.store_end(&run, turn).await;
                 }
+            };
+            if catch_panic(closed.instrument(run.span())).await.is_err() {
+                this.runs.end_without_content(&run.live).await;
             }
-            .instrument(span)
-            .await;
         });
         match start.await {
             Ok(begun) => begun.map_err(plain),

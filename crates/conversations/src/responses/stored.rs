@@ -11,7 +11,7 @@ use throughline_gateway::unix_ms;
 
 use super::Responses;
 use crate::sealed_store::{Ancestry, SealedKind, expires, fault};
-use crate::store::{Commit, Move, Node, Outcome, Run, RunEnd};
+use crate::store::{Commit, Move, Node, Outcome, Run, RunEnd, bounded_name};
 
 /// What one turn added to a conversation.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -105,7 +105,8 @@ impl Responses {
             if found.contains_key(*id) {
                 continue;
             }
-            let node = self.sealed_store.store.named(owner, id).await.map_err(fault)?;
+            let node =
+                self.sealed_store.store.named(owner, &bounded_name(id)).await.map_err(fault)?;
             let not_stored = || {
                 let what = format!("item `{id}` is not stored; send the item itself");
                 Fault::at("input", what)
@@ -153,7 +154,7 @@ impl Responses {
             created: now,
             expires: Some(expires(now, self.retention)),
             open: matches!(run, RunChange::Starts(_)),
-            names: names.map(str::to_owned).collect(),
+            names: names.map(|name| bounded_name(name).into_owned()).collect(),
             sealed,
             in_project: None,
         };

@@ -20,13 +20,16 @@ use tracing::Instrument;
 pub use super::event_log::EMPTY_REPLY;
 use super::event_log::{EventLog, PacedLog};
 use super::log::{Entry, LiveRun};
-use super::{Appended, Runs, Written};
+use super::{Appended, Runs, Written, catch_panic};
 use crate::store::{Outcome, RunStatus};
 
 /// How long readers wait for the end of a run that cannot be stored.
 const MAX_END_WAIT: Duration = Duration::from_secs(5);
 /// The pause before an end that could not be stored is stored again.
 const RETRY_PAUSE: Duration = Duration::from_millis(250);
+
+/// The fault of a run whose task panicked.
+const PANICKED: &str = "the server failed while it wrote this answer; see its log";
 
 /// A run whose log has canonical events.
 #[derive(Clone, Debug)]
@@ -103,6 +106,24 @@ impl CanonicalRun {
         let (head, events) = reply.into_events();
         let span = head.span();
         self.drive_events(stream_of(events), Some(head), store_end).instrument(span).await
+    }
+
+    /// Does the work of this run. If it panics, the run ends as an error, with what had arrived: nobody
+    /// else would end it, and its branch would stay busy.
+    pub async fn guard(&self, work: impl Future<Output = ()>, store_end: &dyn StoreEnd) {
+        if catch_panic(work).await.is_ok() {
+            return;
+        }
+        let mut log = EventLog::restored(&self.live.entries());
+        if !log.has_ended {
+            log.add(&Event::Fault(Fault::new(FaultKind::Internal, PANICKED)));
+            log.end(EndReason::Failed);
+        }
+        if catch_panic(self.finish(log, None, store_end)).await.is_err() {
+            // What belongs to the end cannot be written.
+            self.runs.end_without_content(&self.live).await;
+            self.live.publish();
+        }
     }
 
     /// Ends a run whose turn failed before its reply began.
@@ -311,6 +332,8 @@ mod tests {
     }
 
     impl Trial {
+        /// A run that its process writes under this epoch. The first one starts it, on the reference
+        /// `branch`.
         async fn begin(store: &Arc<InMemory>, epoch: u64, pacing: Pacing) -> Self {
             let keyring = Arc::new(Keyring::new([7; 32]));
             let sealed_store = SealedStore::new(store.clone(), keyring, 1 << 20);
@@ -320,7 +343,7 @@ mod tests {
                 owner: "ada".to_owned(),
                 scope: "test".to_owned(),
                 name: None,
-                reference: None,
+                reference: Some("branch".to_owned()),
                 instance: "one".to_owned(),
                 epoch,
                 status: RunStatus::Running,
@@ -489,5 +512,47 @@ mod tests {
         assert_eq!((driven.status, driven.cut_blocks), (RunStatus::Interrupted, vec![0]));
         // The first one cannot write any more.
         assert!(trial.run.cancel(&trial).await.is_none());
+    }
+
+    /// Events that a task gets before it panics.
+    fn panicking() -> impl Stream<Item = Vec<TurnEvent>> {
+        let first = vec![TurnEvent::Event(text_started(0)), TurnEvent::Event(text(0, "Hi"))];
+        stream::once(async { first }).chain(stream::once(async { panic!("a mistake in our code") }))
+    }
+
+    #[tokio::test]
+    async fn panic_ends_the_run_as_an_error_with_the_received_events() {
+        let store = Arc::new(InMemory::default());
+        let trial = Trial::begin(&store, 1, Pacing::IMMEDIATE).await;
+        let work = async {
+            trial.run.drive_events(panicking(), None, &trial).await;
+        };
+        trial.run.guard(work, &trial).await;
+        let fault = Fault::new(FaultKind::Internal, PANICKED);
+        let events =
+            [text_started(0), text(0, "Hi"), Event::Fault(fault), ended(EndReason::Failed)];
+        assert_eq!(trial.shown(), events);
+        assert_eq!(trial.visible.lock().len(), 3, "the end is stored before readers see it");
+        assert_eq!(store.run(ID).await.unwrap().unwrap().status, RunStatus::Error);
+        assert_eq!(store.active_runs(&["branch".to_owned()]).await.unwrap(), []);
+    }
+
+    #[tokio::test]
+    async fn panic_while_the_end_is_stored_frees_the_branch() {
+        struct Panicking;
+        impl StoreEnd for Panicking {
+            fn store_end<'a>(&'a self, _: &'a Driven) -> StoreFuture<'a, Outcome> {
+                panic!("a mistake in our code")
+            }
+        }
+        let store = Arc::new(InMemory::default());
+        let trial = Trial::begin(&store, 1, Pacing::IMMEDIATE).await;
+        let work = async {
+            trial.run.drive_events(panicking(), None, &trial).await;
+        };
+        trial.run.guard(work, &Panicking).await;
+        assert!(matches!(trial.shown().last(), Some(Event::Ended { reason: EndReason::Failed })));
+        assert_eq!(store.run(ID).await.unwrap().unwrap().status, RunStatus::Error);
+        assert_eq!(store.active_runs(&["branch".to_owned()]).await.unwrap(), []);
     }
 }

@@ -91,6 +91,11 @@ impl LiveRun {
         self.visible.send_replace(count);
     }
 
+    /// All entries, also those that readers do not see.
+    pub(super) fn entries(&self) -> Vec<Entry> {
+        self.log.lock().entries.clone()
+    }
+
     /// The entries that are not in the store.
     pub(super) fn unstored(&self) -> Vec<Entry> {
         let log = self.log.lock();

@@ -5,20 +5,23 @@
 //! - [`log`]: the log in memory, and its readers;
 //! - `log_writer`: writes the entries of all runs in batches;
 //! - [`canonical`]: drives a turn into a log of canonical events, `event_log`: the entries of it;
+//! - [`reader`]: writes the stream of each client from such a log;
 //! - [`abandoned`]: ends the runs of processes that died.
 //!
 //! An entry is written to the store before readers see it. If the store fails, readers get it
 //! anyway, and it is written with the next ones.
 
 use std::collections::HashMap;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::{Stream, StreamExt};
+use futures_util::{FutureExt, Stream, StreamExt};
 use parking_lot::Mutex;
-use throughline_canonical::Fault;
+use throughline_canonical::{Fault, FaultKind};
 use throughline_gateway::thinking::random;
 use throughline_gateway::thinking::store::StoreError;
+use throughline_gateway::unix_ms;
 use tokio::time::Instant;
 
 use self::event_log::is_end;
@@ -26,14 +29,15 @@ use self::log::{Entry, LiveRun};
 use self::log_writer::LogWriter;
 pub(crate) use self::log_writer::Written;
 use crate::chat_seal::{ChatSeal, Field};
-use crate::sealed_store::{SealedKind, SealedStore, fault};
-use crate::store::{LogPiece, Piece, RunStatus};
+use crate::sealed_store::{SealedKind, SealedStore, expires, fault};
+use crate::store::{Commit, LogPiece, Piece, Run, RunEnd, RunStatus};
 
 pub mod abandoned;
 pub mod canonical;
 pub(crate) mod event_log;
 pub mod log;
 mod log_writer;
+pub mod reader;
 
 /// How often the store is asked for new entries of a run that another process writes.
 const POLL_INTERVAL: Duration = Duration::from_millis(150);
@@ -41,6 +45,11 @@ const POLL_INTERVAL: Duration = Duration::from_millis(150);
 const RECORD_INTERVAL: Duration = Duration::from_secs(1);
 /// How old the newest record of a reader may be while it reads.
 const MAX_RECORD_AGE: Duration = Duration::from_secs(3);
+
+/// The pause before a write that failed is tried again.
+const RETRY_PAUSE: Duration = Duration::from_millis(250);
+/// How long a run without content is kept.
+const FAILED_RETENTION: Duration = Duration::from_secs(600);
 
 /// The runs of this process, and all runs in the store.
 #[derive(Debug)]
@@ -50,6 +59,8 @@ pub struct Runs {
     pub instance: String,
     live: Mutex<HashMap<String, Arc<LiveRun>>>,
     log_writer: LogWriter,
+    /// Runs of dead processes that this one has taken over and could not end yet.
+    unclosed: Mutex<Vec<Run>>,
 }
 
 /// The result of writing new entries.
@@ -68,7 +79,13 @@ impl Runs {
     pub fn new(sealed_store: Arc<SealedStore>) -> Self {
         let log_writer = LogWriter::new(sealed_store.store.clone());
         let instance = format!("instance_{}", random::id());
-        Self { sealed_store, instance, live: Mutex::default(), log_writer }
+        Self {
+            sealed_store,
+            instance,
+            live: Mutex::default(),
+            log_writer,
+            unclosed: Mutex::default(),
+        }
     }
 
     /// Registers a run that this process writes, for as long as the guard lives.
@@ -198,6 +215,30 @@ impl Runs {
         }
     }
 
+    /// Ends a run as failed, without anything that belongs to its end. Its content stays as it is.
+    pub(crate) async fn end_without_content(&self, live: &LiveRun) {
+        tracing::error!(run = live.id, "ending a run without its result");
+        while self.try_end_without_content(live).await.is_err() {
+            tokio::time::sleep(RETRY_PAUSE).await;
+        }
+    }
+
+    async fn try_end_without_content(&self, live: &LiveRun) -> Result<(), StoreError> {
+        let store = &self.sealed_store.store;
+        self.store_entries(live).await;
+        let Some(run) = store.run(&live.id).await? else {
+            return Ok(());
+        };
+        let end = RunEnd {
+            run: run.id,
+            epoch: live.epoch,
+            status: RunStatus::Error,
+            expires: Some(expires(unix_ms(), FAILED_RETENTION)),
+            sealed: run.sealed,
+        };
+        store.commit(Commit { end: Some(end), ..Commit::default() }).await.map(drop)
+    }
+
     /// Waits until this process writes no run.
     pub async fn all_ended(&self) {
         loop {
@@ -217,6 +258,25 @@ impl Runs {
             run.stop();
         }
     }
+}
+
+/// The task of a run panicked. The panic has been logged.
+#[derive(Debug)]
+pub(crate) struct Panicked;
+
+/// Does the work of a run. A panic ends only this work, so that its caller can end the run.
+pub(crate) async fn catch_panic<T>(work: impl Future<Output = T>) -> Result<T, Panicked> {
+    // What the work shares with others is behind locks that a panic releases.
+    AssertUnwindSafe(work).catch_unwind().await.map_err(|_| {
+        tracing::error!("the task of a run panicked");
+        Panicked
+    })
+}
+
+/// The fault of an answer whose server died.
+pub(crate) fn server_died() -> Fault {
+    let what = "the server was stopped while this answer was being written";
+    Fault::new(FaultKind::Unreachable, what)
 }
 
 /// A reader of a run that is only in the store.

@@ -9,9 +9,12 @@
 //! The types are in [`node`], [`project`] and [`run`]. A [`Commit`] has the changes that are written
 //! together.
 
+use std::borrow::Cow;
 use std::fmt::Debug;
+use std::fmt::Write;
 use std::time::Duration;
 
+use sha2::{Digest, Sha256};
 use throughline_gateway::thinking::store::StoreFuture;
 
 pub mod node;
@@ -19,10 +22,28 @@ pub mod project;
 pub mod run;
 
 pub use node::{
-    Branch, BranchFacts, Move, Node, NodeFacts, NodeRole, NodeStatus, Owner, ProjectNode, Reference,
+    Branch, BranchFacts, Changed, Move, Node, NodeFacts, NodeRole, NodeStatus, Owner, ProjectNode,
+    Reference,
 };
 pub use project::{Page, PreviousKey, Project, ProjectFacts};
 pub use run::{Commit, LogPiece, Outcome, Piece, Run, RunEnd, RunStatus};
+
+/// The longest name that is stored as it is, in bytes. Databases cannot find arbitrarily long ones.
+pub const MAX_STORED_NAME: usize = 500;
+
+/// A name that a client chose, as it is stored: itself, or its hash if it is too long or has characters
+/// that not every database stores.
+pub fn bounded_name(name: &str) -> Cow<'_, str> {
+    if name.len() <= MAX_STORED_NAME && !name.contains(char::is_control) {
+        return name.into();
+    }
+    let mut hash = "sha256:".to_owned();
+    for byte in Sha256::digest(name.as_bytes()) {
+        // Writing to a string cannot fail.
+        let _ = write!(hash, "{byte:02x}");
+    }
+    hash.into()
+}
 
 /// Stores nodes and references.
 pub trait NodeStore: Debug + Send + Sync + 'static {
@@ -72,6 +93,8 @@ pub trait NodeStore: Debug + Send + Sync + 'static {
 pub trait ProjectStore: Debug + Send + Sync + 'static {
     /// Writes a project, and replaces one with the same id.
     fn put_project(&self, project: Project) -> StoreFuture<'_, ()>;
+    /// Replaces the facts and the content of a project, if they are still those of `from`.
+    fn change_project(&self, from: Project, to: Project) -> StoreFuture<'_, Changed>;
     /// Reads a project.
     fn project(&self, id: &str) -> StoreFuture<'_, Option<Project>>;
     /// Projects of an owner, newest first, deleted or not.
@@ -80,11 +103,10 @@ pub trait ProjectStore: Debug + Send + Sync + 'static {
     fn remove_project(&self, id: &str) -> StoreFuture<'_, bool>;
     /// The branches of a project, in the order in which they were made.
     fn branches(&self, project: &str) -> StoreFuture<'_, Vec<Reference>>;
-    /// Replaces the name and the facts of a branch. Returns false if another branch has the name,
-    /// or if there is no such branch.
-    fn change_branch(&self, id: &str, branch: Branch) -> StoreFuture<'_, bool>;
-    /// Replaces the facts of a node of a project. Returns false if there is no such node.
-    fn change_node(&self, id: &str, facts: NodeFacts) -> StoreFuture<'_, bool>;
+    /// Replaces the name and the facts of a branch, if they are still those of `from`.
+    fn change_branch(&self, id: &str, from: Branch, to: Branch) -> StoreFuture<'_, Changed>;
+    /// Replaces the facts of a node of a project, if they are still those of `from`.
+    fn change_node(&self, id: &str, from: NodeFacts, to: NodeFacts) -> StoreFuture<'_, Changed>;
     /// The facts of those of these nodes that belong to a project, by their id.
     fn node_facts(&self, ids: &[String]) -> StoreFuture<'_, Vec<(String, NodeFacts)>>;
     /// Nodes of a project, in the order in which they were made.
@@ -136,3 +158,22 @@ pub trait RunStore: Debug + Send + Sync + 'static {
 pub trait Store: NodeStore + ProjectStore + RunStore {}
 
 impl<T: NodeStore + ProjectStore + RunStore> Store for T {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_and_odd_names_are_stored_as_a_hash() {
+        let longest = "n".repeat(MAX_STORED_NAME);
+        for name in ["", "thread-1", "Ü 猫", &longest] {
+            assert_eq!(bounded_name(name), name);
+        }
+        let odd = ["a\0", "a\nb", &format!("{longest}1"), &format!("{longest}2")];
+        let stored = odd.map(|name| bounded_name(name).into_owned());
+        for (at, name) in stored.iter().enumerate() {
+            assert!(name.starts_with("sha256:") && name.len() == 71, "{name}");
+            assert!(!stored[..at].contains(name), "{name}");
+        }
+    }
+}

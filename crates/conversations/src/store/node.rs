@@ -159,6 +159,17 @@ pub struct BranchFacts {
     pub deleted: Option<u64>,
 }
 
+/// The result of a change that holds only if nobody else has changed the same thing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Changed {
+    /// It was changed.
+    Yes,
+    /// It is not as the caller knew it, or does not exist. Nothing was written.
+    Stale,
+    /// The project has another branch of this name. Nothing was written.
+    NameTaken,
+}
+
 /// Moves a reference.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Move {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use super::health::StoreHealth;
 use super::store::{Change, Store, StoreError};
@@ -20,6 +20,9 @@ const PAUSE: Duration = Duration::from_millis(100);
 
 /// The pause before a failed write is retried.
 const RETRY_PAUSE: Duration = Duration::from_millis(if cfg!(test) { 10 } else { 500 });
+
+/// How long a check waits for what is in the queue.
+const MAX_FLUSH: Duration = Duration::from_secs(3);
 
 /// An item that can wait to be written.
 pub trait Item: Clone + Send + 'static {
@@ -61,6 +64,8 @@ struct Shared<T> {
     pushed: AtomicU64,
     /// Items whose last write failed.
     failed: AtomicUsize,
+    /// Items that the writer has taken and that are not written: their write goes on, or has failed.
+    unwritten: AtomicUsize,
 }
 
 #[derive(Debug)]
@@ -80,6 +85,7 @@ impl<T: Item> Default for Queue<T> {
                 health: StoreHealth::new(T::STORE),
                 pushed: AtomicU64::new(0),
                 failed: AtomicUsize::new(0),
+                unwritten: AtomicUsize::new(0),
             }),
         }
     }
@@ -124,15 +130,27 @@ impl<T: Item> Queue<T> {
         &self.shared.health
     }
 
-    /// Why the store cannot be written. Tries a write with `check` if nothing waits to be retried.
+    /// Why the store cannot be written. What waits is written first: a store that works again is not
+    /// ready as long as it lacks what was learnt meanwhile. If nothing waits, `check` tries a write.
     pub async fn check(
         &self,
         check: impl Future<Output = Result<(), StoreError>>,
     ) -> Option<String> {
-        match self.shared.failed.load(Ordering::Relaxed) {
-            0 => self.health().check(check).await,
-            _ => self.health().failure(),
+        let waiting = || format!("the store `{}` lacks what waits to be written", T::STORE);
+        let has_failed = || self.shared.failed.load(Ordering::Relaxed) > 0;
+        if !has_failed() && self.has_unwritten() && timeout(MAX_FLUSH, self.flush()).await.is_err()
+        {
+            return Some(waiting());
         }
+        match has_failed() {
+            true => Some(self.health().failure().unwrap_or_else(waiting)),
+            false => self.health().check(check).await,
+        }
+    }
+
+    fn has_unwritten(&self) -> bool {
+        let waiting = self.shared.waiting.lock();
+        !waiting.items.is_empty() || self.shared.unwritten.load(Ordering::Relaxed) > 0
     }
 
     /// Reports what was never written. Call this before the process ends.
@@ -163,6 +181,7 @@ impl<T: Item> Queue<T> {
             let (items, flushes) = {
                 let mut waiting = self.shared.waiting.lock();
                 waiting.weight = 0;
+                self.shared.unwritten.fetch_add(waiting.items.len(), Ordering::Relaxed);
                 (std::mem::take(&mut waiting.items), std::mem::take(&mut waiting.flushes))
             };
             batch.extend(items);
@@ -179,6 +198,7 @@ impl<T: Item> Queue<T> {
                 part = part.saturating_mul(2);
                 batch.drain(..count);
             }
+            self.shared.unwritten.store(batch.len(), Ordering::Relaxed);
             self.shared.failed.store(batch.len(), Ordering::Relaxed);
             for done in flushes {
                 let _ = done.send(());
@@ -231,6 +251,29 @@ mod tests {
         }
         changes.flush().await;
         assert_eq!(store.load().await.unwrap().facts.len(), 100);
+        task.abort();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn store_is_not_ready_before_what_waits_is_written() {
+        let changes = Changes::default();
+        let (answers, answer) = tokio::sync::watch::channel(false);
+        let begun = Arc::new(Notify::new());
+        let started = begun.clone();
+        let task = tokio::spawn(changes.clone().write_with(move |_| {
+            let (mut answer, started) = (answer.clone(), started.clone());
+            async move {
+                started.notify_one();
+                let _ = answer.wait_for(|answers| *answers).await;
+                Ok(())
+            }
+        }));
+        changes.push(Change::Fact("name".into(), Some("value".into())));
+        begun.notified().await;
+        // A write that goes on has not failed, but it is not done, either.
+        assert!(changes.check(async { Ok(()) }).await.is_some());
+        answers.send_replace(true);
+        assert_eq!(changes.check(async { Ok(()) }).await, None);
         task.abort();
     }
 

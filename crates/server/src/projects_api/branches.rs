@@ -19,7 +19,8 @@ pub(super) struct ListQuery {
     /// Whether to list deleted branches instead.
     #[serde(default)]
     deleted: bool,
-    /// The largest number of entries, 1 to 1000. Default: 100.
+    /// The largest number of entries. Default: 100.
+    #[param(minimum = 1, maximum = 1000)]
     limit: Option<usize>,
     /// The value of `next` of the page before.
     after: Option<String>,

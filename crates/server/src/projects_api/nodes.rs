@@ -12,6 +12,15 @@ use utoipa::{IntoParams, ToSchema};
 use super::call::{Body, Call, Names, Refusal, page};
 use super::openapi::Refused;
 
+/// The orders of a history.
+#[derive(ToSchema)]
+#[serde(rename_all = "lowercase")]
+#[allow(dead_code, reason = "describes `Order`")]
+enum OrderName {
+    Asc,
+    Desc,
+}
+
 /// Which nodes to list.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
@@ -19,8 +28,10 @@ pub(super) struct HistoryQuery {
     /// The name of the branch. Default: `main`.
     branch: Option<String>,
     /// `asc` (oldest first, the default) or `desc`.
+    #[param(inline, value_type = Option<OrderName>)]
     order: Option<String>,
-    /// The largest number of entries, 1 to 1000. Default: 100.
+    /// The largest number of entries. Default: 100.
+    #[param(minimum = 1, maximum = 1000)]
     limit: Option<usize>,
     /// The value of `next` of the page before.
     after: Option<String>,
@@ -108,7 +119,8 @@ pub(super) async fn raw(
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(super) struct GraphQuery {
-    /// The largest number of entries, 1 to 1000. Default: 100.
+    /// The largest number of entries. Default: 100.
+    #[param(minimum = 1, maximum = 1000)]
     limit: Option<usize>,
     /// The value of `next` of the page before.
     after: Option<String>,

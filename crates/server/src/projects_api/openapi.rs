@@ -68,6 +68,8 @@ pub(super) struct ProblemBody {
     status: u16,
     /// What is wrong.
     detail: String,
+    /// The kind of a failure of the store or of a provider, for programs.
+    code: Option<String>,
     /// What the caller can do.
     hint: String,
     /// The wrong member of the request.
@@ -89,6 +91,9 @@ pub(super) enum Refused {
     /// The request is not valid.
     #[response(status = 400, content_type = "application/problem+json")]
     Invalid(ProblemBody),
+    /// The request comes from a web page of another origin.
+    #[response(status = 403, content_type = "text/plain")]
+    Forbidden(String),
     /// It does not exist, or belongs to another caller.
     #[response(status = 404, content_type = "application/problem+json")]
     Missing(ProblemBody),
@@ -98,7 +103,13 @@ pub(super) enum Refused {
     /// The body is larger than `limits.body`.
     #[response(status = 413, content_type = "application/problem+json")]
     TooLarge(ProblemBody),
-    /// The store or a backend does not work, or the server is busy.
+    /// The request names another host.
+    #[response(status = 421, content_type = "text/plain")]
+    WrongHost(String),
+    /// Too many requests are in progress.
+    #[response(status = 429, content_type = "application/problem+json")]
+    Busy(ProblemBody),
+    /// The store or a backend does not work.
     #[response(status = "5XX", content_type = "application/problem+json")]
     Failed(ProblemBody),
 }

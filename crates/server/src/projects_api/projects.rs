@@ -9,10 +9,19 @@ use throughline_conversations::projects::{
     LeaseRequest, LeaseView, NewProject, ProjectChange, ProjectList, ProjectQuery, ProjectView,
 };
 
-use utoipa::IntoParams;
+use utoipa::{IntoParams, ToSchema};
 
 use super::call::{Body, Call, Names, Refusal, page};
 use super::openapi::Refused;
+
+/// The parts of a project that can be searched.
+#[derive(ToSchema)]
+#[serde(rename_all = "lowercase")]
+#[allow(dead_code, reason = "describes what `list` reads")]
+enum SearchedPart {
+    Title,
+    Content,
+}
 
 /// Which projects to list.
 #[derive(Debug, Deserialize, IntoParams)]
@@ -21,11 +30,13 @@ pub(super) struct ListQuery {
     /// A part of the title, in any letter case.
     q: Option<String>,
     /// `content` searches contents instead of titles.
+    #[param(inline, value_type = Option<SearchedPart>)]
     r#in: Option<String>,
     /// Whether to list deleted projects instead.
     #[serde(default)]
     deleted: bool,
-    /// The largest number of entries, 1 to 1000. Default: 100.
+    /// The largest number of entries. Default: 100.
+    #[param(minimum = 1, maximum = 1000)]
     limit: Option<usize>,
     /// The value of `next` of the page before.
     after: Option<String>,

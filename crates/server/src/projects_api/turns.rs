@@ -21,7 +21,18 @@ const NODE: HeaderName = HeaderName::from_static("x-throughline-node");
     tag = "turns",
     params(("id" = String, Path, description = "The id of the project"), FormatQuery),
     request_body = ChatRequest,
-    responses((status = 200, description = "The events of the run", content((String = "application/x-ndjson"), (String = "text/event-stream"))), Refused)
+    responses(
+        (
+            status = 200,
+            description = "The events of the run",
+            content((String = "application/x-ndjson"), (String = "text/event-stream")),
+            headers(
+                ("x-throughline-run" = String, description = "The id of the run"),
+                ("x-throughline-node" = String, description = "The id of the node of the answer")
+            )
+        ),
+        Refused
+    )
 )]
 pub(super) async fn chat(
     call: Call,
@@ -40,7 +51,18 @@ pub(super) async fn chat(
     tag = "turns",
     params(("id" = String, Path, description = "The id of the project"), FormatQuery),
     request_body = EditRequest,
-    responses((status = 200, description = "The events of the run", content((String = "application/x-ndjson"), (String = "text/event-stream"))), Refused)
+    responses(
+        (
+            status = 200,
+            description = "The events of the run",
+            content((String = "application/x-ndjson"), (String = "text/event-stream")),
+            headers(
+                ("x-throughline-run" = String, description = "The id of the run"),
+                ("x-throughline-node" = String, description = "The id of the node of the answer")
+            )
+        ),
+        Refused
+    )
 )]
 pub(super) async fn edit(
     call: Call,
@@ -59,7 +81,18 @@ pub(super) async fn edit(
     tag = "turns",
     params(("id" = String, Path, description = "The id of the project"), FormatQuery),
     request_body = RegenerateRequest,
-    responses((status = 200, description = "The events of the run", content((String = "application/x-ndjson"), (String = "text/event-stream"))), Refused)
+    responses(
+        (
+            status = 200,
+            description = "The events of the run",
+            content((String = "application/x-ndjson"), (String = "text/event-stream")),
+            headers(
+                ("x-throughline-run" = String, description = "The id of the run"),
+                ("x-throughline-node" = String, description = "The id of the node of the answer")
+            )
+        ),
+        Refused
+    )
 )]
 pub(super) async fn regenerate(
     call: Call,
@@ -90,7 +123,7 @@ pub(super) async fn preview(
 
 /// Answers with the events of a run, from the first one.
 async fn answer(call: &Call, reading: Reading, started: &StartedRun) -> Result<Response, Refusal> {
-    let mut response = reading.without_cursor().open(call, &started.run_id).await?;
+    let mut response = reading.of_first().open(call, &started.run_id).await?;
     for (name, id) in [(RUN, &started.run_id), (NODE, &started.node_id)] {
         if let Ok(value) = HeaderValue::from_str(id) {
             response.headers_mut().insert(name, value);

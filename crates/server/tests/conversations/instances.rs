@@ -143,6 +143,14 @@ async fn runs_of_a_killed_instance_are_ended_by_the_other() {
     assert_eq!((busy.status, &busy.json()["runId"]), (409, &json!(run)));
     let mut reader = two.open(Method::GET, &format!("/api/runs/{run}/events"), &Value::Null).await;
     let mut shown = reader.next().await.expect("a line").to_vec();
+    // A reply of a front end and a background response are runs of the same instance.
+    let body = json!({"model": "m", "stream": true, "thinking": "medium",
+        "messages": [{"role": "user", "content": "stall"}]});
+    let front_end = one.open(Method::POST, "/ndjson/chat", &body).await;
+    let front_end = format!("/runs/{}", run_of(&front_end));
+    let body = json!({"model": "m", "background": true, "store": true, "input": "stall"});
+    let response = send(&one, Method::POST, "/v1/responses", body).await;
+    let response = format!("/v1/responses/{}", text(&response["id"]));
     one.gateway.kill().await;
     let began = Instant::now();
     let rest = reader.read_all().await;
@@ -155,6 +163,13 @@ async fn runs_of_a_killed_instance_are_ended_by_the_other() {
     assert_eq!((&node["id"], &node["interrupted"]), (&done(&shown)["nodeId"], &json!(true)));
     assert_eq!(node["contentBlocks"][0]["thinking"], joined(&shown, "thinking"));
     assert_eq!(done(&two.say(&project, "main", "plain").await)["reason"], "completed");
+    wait_until("the runs of other kinds have ended", async || {
+        let front_end = send(&two, Method::GET, &front_end, Value::Null).await;
+        let response = send(&two, Method::GET, &response, Value::Null).await;
+        front_end["status"] == "interrupted" && response["status"] == "failed"
+    })
+    .await;
+    assert!(began.elapsed() < Duration::from_secs(15), "{:?}", began.elapsed());
     assert_eq!(one.refusals().await, [""; 0]);
 }
 

@@ -24,6 +24,26 @@ pub(crate) struct Api {
     key: &'static str,
     /// Headers of all requests, such as the key of a sealed project.
     headers: Vec<(&'static str, String)>,
+    _database: Option<PostgresDatabase>,
+}
+
+/// The stores that the API can have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Database {
+    Sqlite,
+    Postgres,
+}
+
+impl Database {
+    /// The store of tests that do not name one. `TEST_STORE=postgres` runs all of them on
+    /// Postgres.
+    fn chosen() -> Self {
+        match std::env::var("TEST_STORE").as_deref() {
+            Ok("postgres") => Self::Postgres,
+            Ok("" | "sqlite") | Err(_) => Self::Sqlite,
+            Ok(other) => panic!("TEST_STORE is `{other}`; use `sqlite` or `postgres`"),
+        }
+    }
 }
 
 impl Api {
@@ -34,16 +54,30 @@ impl Api {
 
     /// The same with another scenario, and configuration before the backends.
     pub(crate) async fn with(backends: &[(&str, &str)], scenario: &str, settings: &str) -> Self {
-        let (simulators, config) = simulators(backends, scenario, settings).await;
+        Self::on(Database::chosen(), backends, scenario, settings).await
+    }
+
+    /// The same on a store.
+    pub(crate) async fn on(
+        store: Database,
+        backends: &[(&str, &str)],
+        scenario: &str,
+        settings: &str,
+    ) -> Self {
+        let (simulators, mut config) = simulators(backends, scenario, settings).await;
+        let database = (store == Database::Postgres).then(PostgresDatabase::new);
+        if let Some(database) = &database {
+            config.push_str(&format!("[store]\nurl = \"{}\"\n", database.url));
+        }
         let gateway = Gateway::start(BINARY, &config).await;
-        Self { gateway, simulators, key: "ada", headers: Vec::new() }
+        Self { _database: database, simulators, ..Self::of(gateway) }
     }
 
     /// The same without the detailed log, for tests with thousands of requests.
     pub(crate) async fn quiet(backends: &[(&str, &str)], scenario: &str) -> Self {
         let (simulators, config) = simulators(backends, scenario, "").await;
         let gateway = Gateway::start_with_configured_log(BINARY, &config).await;
-        Self { gateway, simulators, key: "ada", headers: Vec::new() }
+        Self { simulators, ..Self::of(gateway) }
     }
 
     /// Two instances on one database. The first one has the simulators.
@@ -58,12 +92,12 @@ impl Api {
         let environment = [("THROUGHLINE_KEYRING", KEYRING)];
         let gateway = Gateway::start_with_env(BINARY, &config, &environment).await;
         let other = Gateway::start_with_env(BINARY, &config, &environment).await;
-        [Self { gateway, simulators, key: "ada", headers: Vec::new() }, Self::of(other)]
+        [Self { simulators, ..Self::of(gateway) }, Self::of(other)]
     }
 
     /// A gateway without simulators.
     pub(crate) fn of(gateway: Gateway) -> Self {
-        Self { gateway, simulators: Vec::new(), key: "ada", headers: Vec::new() }
+        Self { gateway, simulators: Vec::new(), key: "ada", headers: Vec::new(), _database: None }
     }
 
     /// Opens a request of this caller.

@@ -71,3 +71,30 @@ async fn one_of_several_writers_wins_and_nothing_is_lost() {
     assert!(heads.iter().all(|head| ids.contains(&head)), "{graph}");
     assert_eq!(api.refusals().await, [""; 0]);
 }
+
+/// The requests differ in the member that they change, so all of them count.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn concurrent_changes_of_different_members_all_stay() {
+    let api = Api::with(&[ANTHROPIC], SCENARIO, "").await;
+    let project = api.project(json!({"title": "t"})).await;
+    let branch = format!("{project}/branches/main");
+    for round in 0..ROUNDS {
+        let flag = round % 2 == 0;
+        let words = format!("round {round}");
+        let changes = tokio::join!(
+            api.patch(&branch, json!({"pinned": flag})),
+            api.patch(&branch, json!({"hidden": flag})),
+            api.patch(&branch, json!({"starred": flag})),
+            api.patch(&project, json!({"title": words})),
+            api.patch(&project, json!({"system": words})),
+        );
+        for answer in <[Answer; 5]>::from(changes) {
+            assert_eq!(answer.status, 200, "{}", answer.text());
+        }
+        let now = api.get(&project).await;
+        assert_eq!((&now["title"], &now["system"]), (&json!(words), &json!(words)));
+        for member in ["pinned", "hidden", "starred"] {
+            assert_eq!(now["branches"][0][member], flag, "{member} in round {round}: {now}");
+        }
+    }
+}

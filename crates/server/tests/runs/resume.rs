@@ -1,8 +1,9 @@
 //! Streams that are cut and resumed.
 
 use http::Method;
+use serde_json::json;
 use throughline_simulator::Options;
-use throughline_testkit::{Gateway, RawUpstream, Simulator};
+use throughline_testkit::{Gateway, PostgresDatabase, RawUpstream, Simulator};
 
 use crate::support::{
     ADA, BINARY, Door, EVE, begin_reply, end_reply, gateway_over, get, read_until, run_of, start,
@@ -166,4 +167,71 @@ async fn chat_resumes_its_active_run_and_nothing_else() {
     let rest = read_until(&mut rest, "[DONE]\n\n").await;
     assert_eq!(format!("{seen}{rest}"), whole);
     assert_eq!(get(client, path, ADA).await.status, 204);
+}
+
+#[tokio::test]
+async fn follower_gets_the_kinds_that_it_asks_for_over_all_runs() {
+    let upstream = RawUpstream::start().await;
+    let gateway = gateway_over(&upstream, "").await;
+    let client = &gateway.client;
+    let path = "/ag-ui/t?follow=true&kinds=text";
+    let mut follower = client.open(Method::GET, path, &[ADA], "").await;
+    let mut followed = String::new();
+    for run in ["r1", "r2"] {
+        let body = Door::AgUi.body("t", run, "x");
+        let (mut answer, ()) = tokio::join!(start(client, Door::AgUi, ADA, &body), async {
+            let mut exchange = upstream.next().await;
+            begin_reply(&mut exchange, "A heron ").await;
+            end_reply(&mut exchange, "flies.").await;
+        });
+        let whole = read_until(&mut answer, "RUN_FINISHED").await;
+        assert!(whole.contains("REASONING_START") && whole.contains("It is late."), "{whole}");
+        followed.push_str(&read_until(&mut follower, "RUN_FINISHED").await);
+    }
+    assert!(!followed.contains("REASONING") && !followed.contains("It is late."), "{followed}");
+    assert_eq!(followed.matches("RUN_STARTED").count(), 2, "{followed}");
+    assert_eq!(followed.matches("TEXT_MESSAGE_START").count(), 2, "{followed}");
+    assert_eq!(followed.matches("TEXT_MESSAGE_END").count(), 2, "{followed}");
+    // The same from a cursor on.
+    let first = followed.lines().find_map(|line| line.strip_prefix("id: ")).expect("a cursor");
+    let headers = [ADA, ("last-event-id", first)];
+    let mut again = client.open(Method::GET, path, &headers, "").await;
+    let mut rest = read_until(&mut again, "RUN_FINISHED").await;
+    rest.push_str(&read_until(&mut again, "RUN_FINISHED").await);
+    let (seen, _) = followed.split_once("\n\n").expect("a frame");
+    assert_eq!(format!("{seen}\n\n{rest}"), followed);
+    let refused = get(client, "/ag-ui/t?follow=true&kinds=words", ADA).await;
+    assert_eq!(refused.status, 400, "{}", refused.text());
+}
+
+/// Databases have limits for what they can find again, and clients do not know them.
+#[tokio::test]
+async fn long_ids_of_threads_and_runs_work_on_every_store() {
+    let database = PostgresDatabase::new();
+    let simulator = Simulator::start("a").await;
+    // Text that does not get shorter by compression, and a character that Postgres cannot store.
+    let mut state = 7_u64;
+    let mut next = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        char::from_u32(0x4e00 + (state >> 40) as u32 % 20_000).expect("a character")
+    };
+    let mut name = |tail: &str| (0..9_000).map(|_| next()).collect::<String>() + tail;
+    let (thread, run) = (name("\0"), name(""));
+    for store in ["", &format!("[store]\nurl = \"{}\"\n", database.url)] {
+        let gateway = Gateway::over_simulators(BINARY, &[("a", &simulator)], store).await;
+        let client = &gateway.client;
+        let body = Door::AgUi.body(&thread, &run, "ponder");
+        let answer = start(client, Door::AgUi, ADA, &body).await;
+        assert_eq!(answer.status, 200, "{store}");
+        let id = run_of(&answer);
+        let whole = answer.read_all().await.text();
+        let state = get(client, &format!("/runs/{id}"), ADA).await.expect_ok().json();
+        assert_eq!((&state["threadId"], &state["runId"]), (&json!(thread), &json!(run)), "{store}");
+        let log = get(client, &format!("/runs/{id}/events"), ADA).await.expect_ok().text();
+        assert_eq!(log, whole, "{store}");
+        let again = start(client, Door::AgUi, ADA, &body).await;
+        assert_eq!(again.status, 409, "{store}");
+        let other = Door::AgUi.body(&thread, &format!("{run}2"), "ponder");
+        assert_eq!(start(client, Door::AgUi, ADA, &other).await.status, 200, "{store}");
+    }
 }

@@ -1,7 +1,8 @@
 //! Projects and their branches.
 
+use serde::de::DeserializeOwned;
 use throughline_conversations::store::{
-    Branch, Node, NodeFacts, Page, Project, ProjectStore, Reference,
+    Branch, Changed, Node, NodeFacts, Page, Project, ProjectStore, Reference,
 };
 use throughline_gateway::thinking::store::StoreFuture;
 
@@ -25,19 +26,75 @@ impl<D: Database> SqlConversations<D> {
         Ok(removed > 0)
     }
 
-    async fn rename(&self, id: &str, branch: Branch) -> Result<bool, sqlx::Error> {
-        let changed = self
-            .database
-            .run(
-                "UPDATE reference SET name = $1, facts = $2 WHERE id = $3 AND project = $4",
-                values![branch.name, to_json(&branch.facts), id, branch.project],
-            )
-            .await;
-        match changed {
-            Ok(changed) => Ok(changed > 0),
-            Err(sqlx::Error::Database(error)) if error.is_unique_violation() => Ok(false),
-            Err(error) => Err(error),
-        }
+    async fn compare_and_change_project(
+        &self,
+        from: Project,
+        to: Project,
+    ) -> Result<Changed, sqlx::Error> {
+        let found = self.stored_facts("project", &from.id).await?;
+        // The content is compared by the statement.
+        let Some(facts) = found.filter(|facts| is_same(facts, &from.facts)) else {
+            return Ok(Changed::Stale);
+        };
+        let statement = "UPDATE project SET deleted = $1, facts = $2, sealed = $3
+             WHERE id = $4 AND facts = $5 AND sealed = $6";
+        let values =
+            values![to.facts.deleted, to_json(&to.facts), to.sealed, from.id, facts, from.sealed];
+        changed(self.database.run(statement, values).await)
+    }
+
+    async fn compare_and_change_branch(
+        &self,
+        id: &str,
+        from: Branch,
+        to: Branch,
+    ) -> Result<Changed, sqlx::Error> {
+        let found = self.stored_facts("reference", id).await?;
+        let Some(facts) = found.filter(|facts| is_same(facts, &from.facts)) else {
+            return Ok(Changed::Stale);
+        };
+        let statement = "UPDATE reference SET name = $1, facts = $2
+             WHERE id = $3 AND project = $4 AND name = $5 AND facts = $6";
+        let values = values![to.name, to_json(&to.facts), id, from.project, from.name, facts];
+        changed(self.database.run(statement, values).await)
+    }
+
+    async fn compare_and_change_node(
+        &self,
+        id: &str,
+        from: NodeFacts,
+        to: NodeFacts,
+    ) -> Result<Changed, sqlx::Error> {
+        let found = self.stored_facts("node", id).await?;
+        let Some(facts) = found.filter(|facts| is_same(facts, &from)) else {
+            return Ok(Changed::Stale);
+        };
+        let statement =
+            "UPDATE node SET facts = $1 WHERE id = $2 AND facts = $3 AND project IS NOT NULL";
+        changed(self.database.run(statement, values![to_json(&to), id, facts]).await)
+    }
+
+    /// The facts of a row as they are stored. An earlier version may have written fewer members, so
+    /// they are compared as values, and the statement that follows compares the text.
+    async fn stored_facts(&self, table: &str, id: &str) -> Result<Option<String>, sqlx::Error> {
+        let statement = format!("SELECT facts FROM {table} WHERE id = $1 AND facts IS NOT NULL");
+        let found = self.database.read(&statement, values![id]).await?;
+        rows::first(found, |mut row| row.text())
+    }
+}
+
+/// Whether stored facts are those that a caller knows.
+fn is_same<T: DeserializeOwned + PartialEq>(stored: &str, known: &T) -> bool {
+    serde_json::from_str::<T>(stored).is_ok_and(|stored| stored == *known)
+}
+
+/// The result of a statement that changes one row if it is as the caller knew it.
+fn changed(rows: Result<u64, sqlx::Error>) -> Result<Changed, sqlx::Error> {
+    match rows {
+        Ok(0) => Ok(Changed::Stale),
+        Ok(_) => Ok(Changed::Yes),
+        Err(sqlx::Error::Database(error)) if error.is_unique_violation() => Ok(Changed::NameTaken),
+        Err(error) => Err(error),
     }
 }
 
@@ -104,18 +161,24 @@ impl<D: Database> ProjectStore for SqlConversations<D> {
         })
     }
 
-    fn change_branch(&self, id: &str, branch: Branch) -> StoreFuture<'_, bool> {
-        let id = id.to_owned();
-        Box::pin(async move { self.rename(&id, branch).await.map_err(write_error) })
+    fn change_project(&self, from: Project, to: Project) -> StoreFuture<'_, Changed> {
+        Box::pin(
+            async move { self.compare_and_change_project(from, to).await.map_err(write_error) },
+        )
     }
 
-    fn change_node(&self, id: &str, facts: NodeFacts) -> StoreFuture<'_, bool> {
-        let values = values![to_json(&facts), id];
-        Box::pin(async move {
-            let statement = "UPDATE node SET facts = $1 WHERE id = $2 AND project IS NOT NULL";
-            let changed = self.database.run(statement, values).await.map_err(write_error)?;
-            Ok(changed > 0)
-        })
+    fn change_branch(&self, id: &str, from: Branch, to: Branch) -> StoreFuture<'_, Changed> {
+        let id = id.to_owned();
+        Box::pin(
+            async move { self.compare_and_change_branch(&id, from, to).await.map_err(write_error) },
+        )
+    }
+
+    fn change_node(&self, id: &str, from: NodeFacts, to: NodeFacts) -> StoreFuture<'_, Changed> {
+        let id = id.to_owned();
+        Box::pin(
+            async move { self.compare_and_change_node(&id, from, to).await.map_err(write_error) },
+        )
     }
 
     fn node_facts(&self, ids: &[String]) -> StoreFuture<'_, Vec<(String, NodeFacts)>> {
