@@ -63,7 +63,7 @@ impl Gateway {
             session: answer.session,
             rules: settings.thinking,
             same_dialect: true,
-            reads_past: true,
+            asks_vault: true,
             keys: ClientKeys::new(request.incoming.dialect.defaults(), &self.envelopes),
         };
         let finder = DropFinder { gateway: self, attempt, outline, recall: &recall };
@@ -195,7 +195,7 @@ impl Plan for OutlinedPlan {
             // Thinking was dropped now, or in an earlier round of a loop that began with it. If the
             // caller sent the loop without any thinking, the error is the caller's.
             ours: (blocks.any(|block| block.fate == Fate::LeftOut || present(block))
-                || self.withholds())
+                || self.withholds_from(turn))
                 && self.thinking != ThinkingEdit::Disabled,
         };
         Some((refused, named.and_then(|block| block.key)))
