@@ -192,6 +192,10 @@ impl HistoryRules<'_> {
             maker => (maker, past.reason),
         };
         let treatment = self.treat(part, maker, position);
+        if treatment == Treatment::Unneeded && past.restored {
+            // The client dropped what its maker never reads.
+            return None;
+        }
         let going = match past.tried {
             true => (Fate::Tried, Some(Reason::Unknown)),
             false if past.restored => (Fate::Restored, None),

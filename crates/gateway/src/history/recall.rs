@@ -159,9 +159,9 @@ pub(crate) struct Recall<'a> {
     /// Whether client and upstream use the same dialect, so that a plain signature may be the
     /// upstream's own.
     pub(crate) same_dialect: bool,
-    /// Whether the vault is asked: the upstream reads earlier thinking or signatures, and the client
-    /// may have dropped them.
-    pub(crate) reads_past: bool,
+    /// Whether the vault is asked for what the client may have dropped. It is asked for every upstream:
+    /// one that reads no thinking still loses that of other makers.
+    pub(crate) asks_vault: bool,
     /// The keys of the client's thinking.
     pub(crate) keys: ClientKeys<'a>,
 }
@@ -176,7 +176,7 @@ impl Recall<'_> {
         is_repeated: bool,
         verdicts: &[Verdict],
     ) -> Vec<PastBlock> {
-        let found = match self.reads_past && self.lookups.lock().count_lookup() {
+        let found = match self.asks_vault && self.lookups.lock().count_lookup() {
             true => self.find(turn_position, &content, is_repeated).await,
             false => FoundTurn::None,
         };
@@ -206,7 +206,7 @@ impl Recall<'_> {
     pub(crate) async fn find_resumed(&self, messages: &[Message]) {
         let calls =
             |message: &&Message| message.role == Role::Assistant && has_call_ids(&message.content);
-        if let Some(message) = messages.iter().find(calls).filter(|_| self.reads_past) {
+        if let Some(message) = messages.iter().find(calls).filter(|_| self.asks_vault) {
             self.find(&TurnPosition::default(), &message.content, false).await;
         }
     }

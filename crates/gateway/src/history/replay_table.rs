@@ -56,7 +56,6 @@ pub fn treat(profile: &Profile, part: Part, maker: Maker, position: Position) ->
 #[cfg(test)]
 mod tests {
     use throughline_codec::dialects;
-    use throughline_codec::dialects::profile::Replay;
 
     use super::*;
     use Treatment::{Omitted, Skipped, Text, Unneeded, Verbatim};
@@ -115,12 +114,5 @@ mod tests {
             }
             assert_eq!(found, cells, "{dialect} {variant} {part:?}");
         }
-    }
-
-    #[test]
-    fn history_is_not_looked_up_if_the_upstream_reads_none() {
-        assert!(profile("openai_chat", "openai").replay == Replay::NOTHING);
-        assert!(profile("openai_chat", "google").replay != Replay::NOTHING);
-        assert!(profile("gemini", "").replay != Replay::NOTHING);
     }
 }

@@ -109,11 +109,10 @@ impl Recall<'_> {
                         key: self.keys.of(theirs),
                         ..self.thinking((*theirs).clone(), *verdict)
                     },
-                    Some((theirs, verdict)) => {
-                        let verdict = self.verdict_on(theirs, &block, *verdict);
-                        let key = self.keys.of(theirs);
-                        PastBlock { key, ..self.known(block, &origin, verdict) }
-                    }
+                    Some((theirs, verdict)) => PastBlock {
+                        key: self.keys.of(theirs),
+                        ..self.completed(theirs, block, (&origin, kept.session), *verdict)
+                    },
                     None => {
                         PastBlock { restored: thinks, ..self.stored(block, &origin, kept.session) }
                     }
@@ -178,8 +177,8 @@ impl Recall<'_> {
                     let key = self.keys.of(&block);
                     let past = match (replaced.next_if(|lost| lost.at == at), &origin) {
                         (Some(lost), Some(origin)) => {
-                            let verdict = self.verdict_on(&block, lost.block, verdict);
-                            self.known(lost.block.clone(), origin, verdict)
+                            let maker = (origin, session);
+                            self.completed(&block, lost.block.clone(), maker, verdict)
                         }
                         _ => self.thinking(block, verdict),
                     };
@@ -198,21 +197,24 @@ impl Recall<'_> {
         past
     }
 
-    /// The memory's verdict on a block that has lost a part. Without its signature the memory knows it
-    /// by its text alone, and another backend may have thought the same, so the vault knows its maker
+    /// A stored block of which the client has lost a part. Without its signature the memory knows it by
+    /// its text alone, and another backend may have thought the same, so the vault knows its maker
     /// better. Only a refusal counts.
-    fn verdict_on<'v>(
+    fn completed(
         &self,
         theirs: &Block,
-        stored: &Block,
-        verdict: Option<&'v Verdict>,
-    ) -> Option<&'v Verdict> {
-        let is_bare = signature_of(theirs).is_empty() && !signature_of(stored).is_empty();
+        stored: Block,
+        (origin, session): (&Arc<Origin>, u64),
+        verdict: Option<&Verdict>,
+    ) -> PastBlock {
         let is_refused = || {
             let key = self.keys.of(theirs);
             key.is_some_and(|key| self.gateway.memory.has_refused(self.target, &key))
         };
-        verdict.filter(|_| !is_bare || is_refused()).and_then(known_verdict)
+        if signature_of(theirs).is_empty() && !is_refused() {
+            return self.stored(stored, origin, session);
+        }
+        self.known(stored, origin, verdict.and_then(known_verdict))
     }
 
     /// Compares the thinking of a stored turn with what the client's message still has of it.

@@ -23,9 +23,6 @@ use crate::turn::log::BlockRecord;
 /// How many turns one request may look up. No real conversation has more, so this only limits
 /// abuse.
 pub(crate) const MAX_LOOKUPS: usize = 4096;
-/// How many messages before the open loop are checked for lost parts. Most messages without thinking
-/// never had any.
-const MAX_EARLIER_LOOKUPS: usize = 64;
 const MAX_RESTORED_BYTES: usize = 32 << 20;
 /// How many calls of a turn are its keys. Each finds the turn, so a few of many are enough.
 pub(crate) const MAX_KEYS_PER_TURN: usize = 4;
@@ -110,17 +107,20 @@ struct Suspect {
     at: usize,
     turn_position: TurnPosition,
     lacks_thinking: bool,
+    /// Whether this backend reads its own thinking in this position, so that it goes back.
+    reads_thinking: bool,
     lacks_signature: bool,
     /// Thinking without a signature that the memory does not know.
     unknown: Vec<String>,
 }
 
 impl Gateway {
-    /// Finds the parts that the client has lost and that this backend needs. Checks the model's
-    /// present turn, or all turns if the backend also needs the earlier ones. Earlier tool loops got
-    /// their parts back while they were open. They get them again, because the provider's prompt cache
-    /// finds only what does not change. Without `restores` the request has to pass as it is, so these
-    /// parts cannot go back either.
+    /// Finds the parts that the client has lost. Those that this backend made go back if it needs
+    /// them: in the model's present turn, or in all turns if the backend also needs the earlier ones.
+    /// Earlier tool loops got their parts back while they were open. They get them again, because the
+    /// provider's prompt cache finds only what does not change. Without `restores` the request has to
+    /// pass as it is, so these parts cannot go back either. Thinking of other makers counts as lost in
+    /// every turn, whatever this backend reads.
     pub(crate) async fn dropped_parts(
         &self,
         attempt: &Attempt<'_>,
@@ -135,28 +135,23 @@ impl Gateway {
             return dropped;
         }
         let repeated = RepeatedTexts::of(&messages);
-        let earlier = suspects.partition_point(|suspect| suspect.at < open);
-        let first = earlier.saturating_sub(MAX_EARLIER_LOOKUPS);
         // Check the latest messages first, because the model needs them most.
-        for suspect in suspects.into_iter().skip(first).rev().take(MAX_LOOKUPS) {
-            let Suspect { at, turn_position, lacks_thinking, lacks_signature, unknown } = suspect;
+        for suspect in suspects.into_iter().rev().take(MAX_LOOKUPS) {
+            let Suspect { at, turn_position, lacks_thinking, unknown, .. } = suspect;
             let content = &messages[at].content;
             let is_repeated = repeated.contains(content);
             let scope = &attempt.request.scope;
             let reader = &attempt.backend.domain;
             let found = self.find_turn(scope, reader, &turn_position, content, is_repeated).await;
-            // Most models need it only in the open loop.
-            let is_needed = at >= open || attempt.profile().misses_earlier_thinking;
             let kept = match found {
                 FoundTurn::One(kept) => kept,
                 FoundTurn::None => continue,
-                FoundTurn::Sealed | FoundTurn::Ambiguous(_) if !lacks_thinking || !is_needed => {
-                    continue;
-                }
-                FoundTurn::Sealed => {
+                // How much the turn had is not known. A client that sends any has dropped none.
+                FoundTurn::Sealed if !content.iter().any(is_thinking) => {
                     dropped.withheld.push(WithheldPart::sealed(at));
                     continue;
                 }
+                FoundTurn::Sealed => continue,
                 FoundTurn::Ambiguous(kept) => {
                     dropped.withheld.extend(ambiguous_parts(at, content, &kept));
                     continue;
@@ -164,22 +159,22 @@ impl Gateway {
             };
             let is_own = kept.origin.domain == attempt.backend.domain;
             let lost = LostParts::of(kept.blocks);
-            let missing = lost.missing_from(content).filter(|_| lacks_thinking);
+            let counts = lacks_thinking && (suspect.reads_thinking || !is_own);
+            let missing = lost.missing_from(content).filter(|_| counts);
             if !is_own || !restores {
                 let origin = Arc::new(kept.origin);
                 if !is_own {
                     dropped.foreign.extend(unknown.into_iter().map(|text| (text, origin.clone())));
                 }
-                if is_needed {
-                    dropped.withheld.extend(missing.map(|block| WithheldPart {
-                        message: at,
-                        kind: kind_of(block),
-                        reason: if is_own { Reason::Shape } else { Reason::Origin },
-                        origin: Some(origin.clone()),
-                    }));
-                }
+                dropped.withheld.extend(missing.map(|block| WithheldPart {
+                    message: at,
+                    kind: kind_of(block),
+                    reason: if is_own { Reason::Shape } else { Reason::Origin },
+                    origin: Some(origin.clone()),
+                }));
                 continue;
             }
+            let lacks_signature = suspect.lacks_signature;
             if missing.count() > 0 || lacks_signature && content.iter().any(|call| lost.signs(call))
             {
                 dropped.is_restorable = true;
@@ -217,10 +212,8 @@ impl Gateway {
                 let suspect = Suspect {
                     at,
                     turn_position: TurnPosition::default(),
-                    lacks_thinking: is_checked
-                        && thinks
-                        && wants(Part::Thinking, position)
-                        && self.may_lack_thinking(attempt, content),
+                    lacks_thinking: self.may_lack_thinking(attempt, content),
+                    reads_thinking: is_checked && thinks && wants(Part::Thinking, position),
                     lacks_signature: is_checked
                         && wants(Part::CallSignature, position)
                         && content.iter().any(is_bare_call),

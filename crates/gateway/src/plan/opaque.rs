@@ -123,7 +123,7 @@ impl Gateway {
             session: answer.session,
             rules: attempt.settings.thinking,
             same_dialect: true,
-            reads_past: true,
+            asks_vault: true,
             keys: ClientKeys::new(request.incoming.dialect.defaults(), &self.envelopes),
         };
         let mut plan = OpaquePlan {

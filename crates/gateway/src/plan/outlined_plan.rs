@@ -17,6 +17,7 @@ use crate::history::recall::{ClientKeys, Recall};
 use crate::plan::outlined::dropped::DropFinder;
 use crate::plan::outlined::envelopes::SealedBlock;
 use crate::plan::outlined::{OutlinedPlan, PlannedBlock, Planner};
+use crate::plan::passthrough::with_reported_losses;
 use crate::plan::{Decision, Plan, ReplyFuture};
 use crate::relay::block_tap::{BlockTap, SentPlan};
 use crate::relay::turn_recorder::TurnRecorder;
@@ -63,7 +64,7 @@ impl Gateway {
             session: answer.session,
             rules: settings.thinking,
             same_dialect: true,
-            reads_past: true,
+            asks_vault: true,
             keys: ClientKeys::new(request.incoming.dialect.defaults(), &self.envelopes),
         };
         let finder = DropFinder { gateway: self, attempt, outline, recall: &recall };
@@ -195,7 +196,7 @@ impl Plan for OutlinedPlan {
             // Thinking was dropped now, or in an earlier round of a loop that began with it. If the
             // caller sent the loop without any thinking, the error is the caller's.
             ours: (blocks.any(|block| block.fate == Fate::LeftOut || present(block))
-                || self.withholds())
+                || self.withholds_from(turn))
                 && self.thinking != ThinkingEdit::Disabled,
         };
         Some((refused, named.and_then(|block| block.key)))
@@ -225,12 +226,21 @@ impl Plan for OutlinedPlan {
         let recorder = TurnRecorder::for_request(gateway, attempt.request, self.prefix);
         let alias = attempt.model_alias(&decision.model, self.asked_model.clone());
         let in_conversation = attempt.request.in_conversation;
+        // The provider reports what it did with these.
+        let has_sent_blocks = self.sent().next().is_some();
         let sent = SentPlan { plan: *self, in_conversation, recorder };
+        let mut is_whole = false;
         let edits = |_, _: &_| alias.into_iter().map(|alias| Box::new(alias) as _).collect();
         let reply = gateway.forward(attempt, response, permit, edits, |events| {
+            is_whole = !events;
             Box::new(BlockTap::new(ledger, sent, events))
         });
-        Box::pin(std::future::ready(Ok(reply.into())))
+        Box::pin(async move {
+            Ok(match is_whole && has_sent_blocks {
+                true => with_reported_losses(attempt, reply).await.into(),
+                false => reply.into(),
+            })
+        })
     }
 }
 

@@ -19,6 +19,19 @@ use crate::turn::turn_reply::TurnReply;
 use crate::upstream::UpstreamBody;
 use crate::upstream::send::error_text;
 
+/// How much of a whole reply is read before its head is sent, if the reply may report losses.
+const MAX_READ_AHEAD: usize = 1 << 20;
+
+/// Reads a whole reply before its head is sent, so that the header has the losses that the reply
+/// reports. A client can use such a reply only when it is complete. A longer one passes as it arrives.
+pub(crate) async fn with_reported_losses(attempt: &Attempt<'_>, mut reply: Reply) -> Reply {
+    if let ReplyBody::Live(live) = reply.body_mut() {
+        live.read_ahead(MAX_READ_AHEAD).await;
+    }
+    attempt.turn_headers().write(reply.headers_mut());
+    reply
+}
+
 impl Gateway {
     /// Forwards a provider's error unchanged.
     pub(crate) fn forward_error(

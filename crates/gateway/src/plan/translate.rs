@@ -11,7 +11,7 @@ use throughline_canonical::{
     Amount, Block, CacheBreakpoints, Fault, Loss, LossReason, LossSubject, Lossy, Message, Prefix,
     Request, Role, Show, ThinkingSetting, Tool, ToolChoice,
 };
-use throughline_codec::dialects::profile::{BlockRules, MessageOrder, Profile, Replay};
+use throughline_codec::dialects::profile::{BlockRules, MessageOrder, Profile};
 use throughline_codec::dialects::{
     self, Accepted, ClientDialect, Operation, Outgoing, ReplyIdentity, ReplyReader, ReplyWriter,
     UpstreamDialect,
@@ -351,7 +351,7 @@ impl<'a> Draft<'a> {
             rules,
             same_dialect: self.client.name() == self.to.dialect.name(),
             // The vault holds nothing of a client that keeps its turns.
-            reads_past: self.to.profile.replay != Replay::NOTHING && !client.keeps_turns,
+            asks_vault: !client.keeps_turns,
             keys,
         };
         let open = open_turn(&self.request.messages);

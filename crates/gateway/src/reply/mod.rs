@@ -11,6 +11,7 @@ pub mod raw;
 pub(crate) mod repair;
 pub(crate) mod translated;
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
@@ -183,6 +184,8 @@ pub struct Live<O> {
     shared_writes: Option<SharedWrites>,
     /// Output that waits until what was learnt from it is written.
     held: Option<Held<O>>,
+    /// Output that was read before the head of the reply was sent.
+    ahead: VecDeque<Result<O, BoxError>>,
     _permit: Option<OwnedSemaphorePermit>,
 }
 
@@ -237,7 +240,7 @@ impl Body for ReplyBody {
     fn is_end_stream(&self) -> bool {
         match self {
             Self::Whole(bytes) => bytes.is_none(),
-            Self::Live(live) => live.done && live.breaking.is_none() && live.held.is_none(),
+            Self::Live(live) => live.is_over(),
         }
     }
 
@@ -246,7 +249,7 @@ impl Body for ReplyBody {
             Self::Whole(bytes) => {
                 SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64))
             }
-            Self::Live(live) if live.transform.keeps_length() => live.upstream.size_hint(),
+            Self::Live(live) if live.transform.keeps_length() => live.remaining(),
             Self::Live(_) => SizeHint::default(),
         }
     }
@@ -292,6 +295,7 @@ impl<O: Output> Live<O> {
             span: Span::current(),
             shared_writes: clocks.shared_writes,
             held: None,
+            ahead: VecDeque::new(),
             _permit: permit,
         }
     }
@@ -315,6 +319,9 @@ impl<O: Output> Live<O> {
     /// As [`Live::poll_upstream`], but if several instances share a store, the client gets output
     /// only when what was learnt from it is written: its next request may go to another instance.
     fn poll(&mut self, context: &mut Context<'_>) -> Polled<O> {
+        if let Some(output) = self.ahead.pop_front() {
+            return Poll::Ready(Some(output));
+        }
         if self.held.is_none() {
             let Some(writes) = self.shared_writes.clone() else {
                 return self.poll_upstream(context);
@@ -490,6 +497,39 @@ impl<O: Output> Live<O> {
                 Poll::Ready(Some(Ok(held)))
             }
         }
+    }
+}
+
+impl Live<Bytes> {
+    /// Reads until the reply ends, breaks, or has this many bytes. The client gets what was read first.
+    pub(crate) async fn read_ahead(&mut self, limit: usize) {
+        let (mut read, mut size) = (VecDeque::new(), 0);
+        while size < limit
+            && let Some(output) = std::future::poll_fn(|context| self.poll(context)).await
+        {
+            let broke = output.is_err();
+            size += output.as_ref().map_or(0, Bytes::len);
+            read.push_back(output);
+            if broke {
+                break;
+            }
+        }
+        self.ahead = read;
+    }
+
+    fn is_over(&self) -> bool {
+        self.done && self.breaking.is_none() && self.held.is_none() && self.ahead.is_empty()
+    }
+
+    /// How many bytes the client has yet to get.
+    fn remaining(&self) -> SizeHint {
+        let read = self.ahead.iter().flatten().map(|bytes| bytes.len() as u64).sum::<u64>();
+        let mut hint = self.upstream.size_hint();
+        if let Some(upper) = hint.upper() {
+            hint.set_upper(upper + read);
+        }
+        hint.set_lower(hint.lower() + read);
+        hint
     }
 }
 

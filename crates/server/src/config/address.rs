@@ -40,13 +40,16 @@ pub(super) fn allowed_host(text: &str) -> Result<String, Problem> {
         .expected(r#"a host name, with or without a port, as in "gateway.example""#))
 }
 
-/// Checks that a string is the origin of web pages or `*`, and returns it in lower case.
+/// Checks that a string is the origin of web pages, `null` or `*`, and returns it in lower case.
 pub(super) fn page_origin(text: &str) -> Result<String, Problem> {
     let problem = || {
         Problem::new(format!("`cors_origins` has {}", shown(text)))
-            .expected(r#"an origin as browsers send it, as in "https://app.example", or `*`"#)
+            .expected(
+                r#"an origin as browsers send it, as in "https://app.example", "null" for files, or `*`"#,
+            )
     };
-    if text == "*" {
+    // Browsers send `null` for a page that was opened as a file.
+    if ["*", "null"].contains(&text) {
         return Ok(text.to_owned());
     }
     let Some((scheme, host)) = text.split_once("://") else {

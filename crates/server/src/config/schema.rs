@@ -108,7 +108,7 @@ pub(super) const ROWS: &[Row] = &[
     available("keep_alive", Duration, Toml(r#""15s""#), "After this much silence from an upstream, the client gets a keep-alive event."),
     available("shutdown_grace", Duration, Toml(r#""25s""#), "How long requests in progress may go on after a stop signal. Those that are left then end with an error."),
     available("allowed_hosts", TextList, Toml("[]"), "More `Host` headers to accept; loopback names and the listen address always are."),
-    available("cors_origins", TextList, Toml("[]"), "Origins whose web pages may use this server, such as `https://app.example`; `*` allows every page."),
+    available("cors_origins", TextList, Toml("[]"), "Origins whose web pages may use this server, such as `https://app.example`; `null` allows pages opened as files (and frames without an origin on any site), `*` every page."),
     available("models_file", Text("path"), Unset, "A TOML file that describes what [models](models.md) can do; it overrides the built-in catalog. A relative path is relative to the configuration file."),
     planned("tls", Table, Unset, "Serve TLS."),
     planned("tls.cert", Text("path"), Required, "Certificate chain."),

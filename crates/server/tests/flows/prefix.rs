@@ -131,6 +131,7 @@ async fn callers_own_binding_setting_stays() {
             _ => {
                 assert_eq!(answer.status, 200);
                 assert_eq!(fates(&turn), ["1.0 left_out prefix"]);
+                assert_eq!(loss(&answer), "thinking_omitted=1;reason=prefix");
             }
         }
         assert_eq!(pair.a.received().await.len(), 2, "sent once each");

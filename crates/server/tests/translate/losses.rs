@@ -6,8 +6,12 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 use throughline_testkit::Answer;
 
+use crate::anthropic::Anthropic;
+use crate::chat::Chat;
+use crate::gemini::{Dropped, Gemini};
+use crate::responses::Responses;
 use crate::support::{BedOptions, Mismatches, TestBed, new_client};
-use crate::test_client::{list, send, text};
+use crate::test_client::{TestClient, list, send, text, try_turn};
 
 /// The loss of two blocks at a backend that cannot read them.
 const TWO_BLOCKS: &str = "thinking_omitted=2;reason=origin";
@@ -34,14 +38,25 @@ async fn bed(upstreams: &[&str], backend: &str) -> TestBed {
 
 /// Two turns at the first backend, and the answer of the second one to a third.
 async fn answer_after_switch(bed: &TestBed, dialect: &str, stream: bool) -> Answer {
-    let mut test_client = new_client(dialect);
+    answer_after_switch_by(bed, &mut *new_client(dialect), stream).await
+}
+
+async fn answer_after_switch_by(
+    bed: &TestBed,
+    test_client: &mut dyn TestClient,
+    stream: bool,
+) -> Answer {
     for question in ["ponder this", "ponder that"] {
         test_client.push_user(question);
-        bed.send(test_client.as_mut()).await;
+        bed.send(test_client).await;
     }
     bed.gateway.switch("b").await;
     test_client.push_user("what is green");
-    send(&test_client.next_request("some-model", stream), &bed.gateway.client).await
+    let answer = try_turn(test_client, &bed.gateway.client, "some-model", stream).await;
+    if answer.status == 200 {
+        test_client.read(&answer.text(), stream);
+    }
+    answer
 }
 
 /// The losses of a turn, in the form of the header.
@@ -118,6 +133,49 @@ async fn lost_thinking_has_one_number_everywhere() {
             let case = format!("{dialect} over {rows:?}, stream {stream}");
             mismatches.check_equal(&case, answer.status, 200);
             check(&mut mismatches, &bed, (&case, &answer), expected, expected).await;
+        }
+    }
+    mismatches.assert_none();
+}
+
+/// Thinking of another maker counts, whether the client returns or drops it, and whatever the server
+/// reads. Thinking of its own that a server never reads is no loss.
+#[tokio::test]
+async fn lost_thinking_counts_the_same_at_servers_that_read_none() {
+    let mut mismatches = Mismatches::default();
+    let clients: [(&str, fn() -> Box<dyn TestClient>); 6] = [
+        ("chat", || Box::new(Chat::new(true))),
+        ("chat, dropped", || Box::new(Chat::new(false))),
+        ("responses, dropped", || Box::new(Responses::without_reasoning())),
+        ("gemini", || Box::new(Gemini::default())),
+        ("gemini, dropped", || Box::new(Gemini::dropping(Dropped::All))),
+        ("anthropic", || Box::new(Anthropic::default())),
+    ];
+    for reader in ["deepseek-r1", "xai", "google", "gemini 3", "ollama", "vllm"] {
+        let bed = bed(&["glm", reader], "").await;
+        for (client, new_client) in clients {
+            for stream in [true, false] {
+                bed.gateway.switch("a").await;
+                let mut test_client = new_client();
+                // The thoughts and the answers of all conversations are the same.
+                let session = format!("{client}, {stream}");
+                test_client.history().session = Some(Box::leak(session.into()));
+                test_client.set_thinking(true);
+                let answer = answer_after_switch_by(&bed, test_client.as_mut(), stream).await;
+                let case = format!("{client} at {reader}, stream {stream}");
+                let found: Vec<&str> = answer.header("x-throughline-loss").split(", ").collect();
+                let is_thinking = |loss: &&str| loss.starts_with("thinking_omitted");
+                let found = found.into_iter().filter(is_thinking).collect::<Vec<_>>();
+                mismatches.check_equal(&case, found, [TWO_BLOCKS]);
+                // The reader's own thinking is no loss, so the number stays.
+                test_client.push_user("ponder more");
+                let client = &bed.gateway.client;
+                let answer = try_turn(&mut *test_client, client, "some-model", stream).await;
+                let turn = bed.gateway.turn_of(&answer).await;
+                let found = reported(&turn);
+                let found = found.split(", ").find(is_thinking).unwrap_or_default();
+                mismatches.check_equal(&format!("{case}: again"), found, TWO_BLOCKS);
+            }
         }
     }
     mismatches.assert_none();

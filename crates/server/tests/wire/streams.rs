@@ -2,11 +2,12 @@
 //! request.
 
 use http::Method;
-use throughline_testkit::{Gateway, Simulator, ok_head};
+use serde_json::json;
+use throughline_testkit::{Gateway, Simulator, ok_head, ok_reply};
 
 use crate::support::{
     BINARY, REPLY, STREAM, gateway_over_raw_upstream, message_request, open_stream, read_exactly,
-    wait_until, wait_until_metric,
+    request_after, wait_until, wait_until_metric,
 };
 
 #[tokio::test]
@@ -59,6 +60,71 @@ async fn whole_reply_passes_piece_by_piece() {
     assert_eq!(streamed.read_to_break().await, (second.to_vec(), false));
     // The length was known, so the header stays.
     assert_eq!(streamed.headers["content-length"].to_str().unwrap(), REPLY.len().to_string());
+}
+
+/// What the provider reports about the request's thinking comes with the reply.
+#[tokio::test]
+async fn whole_reply_has_the_losses_that_it_reports_in_its_header() {
+    let (upstream, gateway) = gateway_over_raw_upstream("", "").await;
+    let block = json!({"type": "thinking", "thinking": "Hm.", "signature": "b2xk"});
+    let body = request_after(&block, false);
+    let dropped = r#""input_transformations":[{"type":"thinking_dropped","path":"messages.1.content.0","reason":"prefix_binding_mismatch"}]}"#;
+    let reply = format!("{},{dropped}", REPLY.strip_suffix('}').unwrap());
+    let (answer, ()) = tokio::join!(gateway.client.post("/v1/messages", &[], &body), async {
+        upstream.next().await.answer(&ok_reply("application/json", "", &reply)).await;
+    });
+    assert_eq!(answer.text(), reply);
+    assert_eq!(answer.header("content-length"), reply.len().to_string());
+    assert_eq!(answer.header("x-throughline-loss"), "thinking_omitted=1;reason=prefix");
+    let turn = gateway.turn_of(&answer).await;
+    assert_eq!(turn["losses"][0]["count"], 1, "{turn}");
+}
+
+/// The gateway reads ahead by 1 MiB at most.
+#[tokio::test]
+async fn long_whole_reply_passes_before_it_is_complete() {
+    let (upstream, gateway) = gateway_over_raw_upstream("", "").await;
+    let block = json!({"type": "thinking", "thinking": "Hm.", "signature": "b2xk"});
+    let body = request_after(&block, false).to_string();
+    let headers = [("content-type", "application/json")];
+    let text = "a".repeat(2 << 20);
+    let reply = REPLY.replace("Yes.", &text);
+    let (first, rest) = reply.as_bytes().split_at(3 << 19);
+    let opened = gateway.client.open(Method::POST, "/v1/messages", &headers, body);
+    let (mut streamed, mut exchange) = tokio::join!(opened, async {
+        let mut exchange = upstream.next().await;
+        let length = format!("content-length: {}\r\n", reply.len());
+        exchange.write(ok_head("application/json", &length)).await;
+        exchange.write(first).await;
+        exchange
+    });
+    assert_eq!(read_exactly(&mut streamed, first.len()).await, first);
+    exchange.write(rest).await;
+    exchange.close().await;
+    let (read, broken) = streamed.read_to_break().await;
+    assert!(read == rest && !broken, "{} bytes, broken: {broken}", read.len());
+    assert_eq!(streamed.headers["content-length"].to_str().unwrap(), reply.len().to_string());
+}
+
+/// A reply that breaks while it is read ahead breaks for the client too, after the bytes that came.
+#[tokio::test]
+async fn whole_reply_that_breaks_while_it_is_read_ahead_breaks_for_the_client() {
+    let (upstream, gateway) = gateway_over_raw_upstream("", "").await;
+    let block = json!({"type": "thinking", "thinking": "Hm.", "signature": "b2xk"});
+    let body = request_after(&block, false).to_string();
+    let headers = [("content-type", "application/json")];
+    let opened = gateway.client.open(Method::POST, "/v1/messages", &headers, body);
+    let (mut streamed, ()) = tokio::join!(opened, async {
+        let mut exchange = upstream.next().await;
+        let length = format!("content-length: {}\r\n", REPLY.len());
+        exchange.write(ok_head("application/json", &length)).await;
+        exchange.write(&REPLY[..40]).await;
+        exchange.close().await;
+    });
+    let (read, broken) = streamed.read_to_break().await;
+    assert!(broken && REPLY.as_bytes().starts_with(&read), "{read:?}");
+    wait_until("the turn records the failure", async || gateway.turns().await[0]["end"] == "cut")
+        .await;
 }
 
 #[tokio::test]

@@ -26,7 +26,39 @@ enum Position {
     Before,
     Value(JsonScanner),
     /// In a string that contains the arguments. Its decoded text is emitted.
-    Unwrapped,
+    Unwrapped(DecodedText),
+}
+
+/// Checks the decoded text of a string that contains the arguments.
+#[derive(Debug, Default)]
+struct DecodedText {
+    scanner: JsonScanner,
+    /// The value is complete. Only white space may follow.
+    complete: bool,
+    malformed: bool,
+}
+
+impl DecodedText {
+    /// Reads more of the text. Returns how many bytes are valid.
+    fn read(&mut self, text: &str) -> usize {
+        if self.malformed {
+            return text.len();
+        }
+        let mut value = 0;
+        if !self.complete {
+            match self.scanner.read(text.as_bytes()) {
+                ScanResult::All => return text.len(),
+                ScanResult::Ended(used) => (value, self.complete) = (used, true),
+                ScanResult::Broken(used) => {
+                    self.malformed = true;
+                    return used;
+                }
+            }
+        }
+        let valid = value + leading_white_space(&text[value..]);
+        self.malformed = valid < text.len();
+        valid
+    }
 }
 
 impl JsonArguments {
@@ -45,7 +77,7 @@ impl JsonArguments {
         self.ended_by_closer
     }
 
-    /// Reads the next text.
+    /// Reads the next text. A call with malformed arguments is left incomplete, so that no client runs it.
     pub(crate) fn read(&mut self, text: &str, last: bool, sink: &mut Sink<'_>) -> Progress {
         let mut at = 0;
         loop {
@@ -55,7 +87,11 @@ impl JsonArguments {
                     ControlFlow::Break(progress) => return progress,
                 },
                 Position::Value(scanner) if scanner.is_tolerant() => {
-                    return self.read_tolerant(text, at, last, sink);
+                    let progress = self.read_tolerant(text, at, last, sink);
+                    if let Progress::Ended(_) = progress {
+                        sink.abandon();
+                    }
+                    return progress;
                 }
                 Position::Value(scanner) => match scanner.read(&text.as_bytes()[at..]) {
                     ScanResult::All => {
@@ -79,7 +115,9 @@ impl JsonArguments {
                         scanner.tolerate();
                     }
                 },
-                Position::Unwrapped => return read_unwrapped(text, at, last, sink),
+                Position::Unwrapped(decoded) => {
+                    return read_unwrapped(decoded, text, at, last, sink);
+                }
             }
         }
     }
@@ -117,7 +155,7 @@ impl JsonArguments {
                     None if !last => return wait,
                     Some(b'"') => return empty_until(start + 1),
                     Some(b'{') => {
-                        self.position = Position::Unwrapped;
+                        self.position = Position::Unwrapped(DecodedText::default());
                         return ControlFlow::Continue(start);
                     }
                     _ => {}
@@ -215,42 +253,51 @@ fn looks_like_object(text: &str) -> Match {
 }
 
 /// Reads the decoded text of a JSON string, up to its closing quote.
-fn read_unwrapped(text: &str, mut at: usize, last: bool, sink: &mut Sink<'_>) -> Progress {
+fn read_unwrapped(
+    decoded: &mut DecodedText,
+    text: &str,
+    mut at: usize,
+    last: bool,
+    sink: &mut Sink<'_>,
+) -> Progress {
+    const MALFORMED: &str = "the arguments are not valid JSON";
     let bytes = text.as_bytes();
     loop {
         let plain = special(bytes, at);
+        let valid = at + decoded.read(&text[at..plain]);
+        if decoded.malformed && !sink.is_tolerant() {
+            sink.write_arguments(&text[at..valid]);
+            return Progress::Broken(valid, MALFORMED);
+        }
         sink.write_arguments(&text[at..plain]);
         at = plain;
-        match bytes.get(at) {
+        let (piece, length) = match bytes.get(at) {
             None => return Progress::More(at),
-            Some(b'"') => return Progress::Ended(at + 1),
+            Some(b'"') if decoded.complete && !decoded.malformed => return Progress::Ended(at + 1),
+            Some(b'"') if sink.is_tolerant() => {
+                sink.abandon();
+                return Progress::Ended(at + 1);
+            }
+            Some(b'"') => return Progress::Broken(at, MALFORMED),
             Some(b'\\') => match escape(&bytes[at..]) {
-                Escape::Full(length) => {
-                    sink.write_arguments(&decode(&bytes[at..at + length]));
-                    at += length;
-                }
+                Escape::Full(length) => (decode(&bytes[at..at + length]), length),
                 Escape::Partial if last => {
                     sink.write_arguments(&text[at..]);
                     return Progress::More(text.len());
                 }
                 Escape::Partial => return Progress::More(at),
-                Escape::Wrong if !sink.is_tolerant() => {
-                    return Progress::Broken(at, "the arguments are not valid JSON");
-                }
-                Escape::Wrong => {
-                    sink.write_arguments("\\");
-                    at += 1;
-                }
+                Escape::Wrong => ("\\".into(), 1),
             },
             // A control character that should have been escaped.
-            Some(_) => {
-                if !sink.is_tolerant() {
-                    return Progress::Broken(at, "the arguments are not valid JSON");
-                }
-                sink.write_arguments(&text[at..=at]);
-                at += 1;
-            }
+            Some(_) => (text[at..=at].into(), 1),
+        };
+        let is_escaped = length > 1;
+        decoded.read(&piece);
+        if !sink.is_tolerant() && (decoded.malformed || !is_escaped) {
+            return Progress::Broken(at, MALFORMED);
         }
+        sink.write_arguments(&piece);
+        at += length;
     }
 }
 

@@ -369,7 +369,10 @@ impl JsonCalls {
             }
             match call.held {
                 Some(held) => {
-                    JsonArguments::new(&[]).read(&held, true, sink);
+                    let read = JsonArguments::new(&[]).read(&held, true, sink);
+                    if let Progress::Broken(_, why) = read {
+                        return Token::Return(Progress::Broken(end, why));
+                    }
                 }
                 None => sink.write_arguments("{}"),
             }

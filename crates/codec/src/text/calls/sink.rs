@@ -12,6 +12,8 @@ pub(crate) struct Numbering {
     started: usize,
     /// How many calls have ended.
     ended: usize,
+    /// How many calls were left incomplete, and the block continued.
+    abandoned: usize,
     /// Name and id of a call whose arguments have not started. Until they do, it may still turn out
     /// to be no call.
     prepared: Option<(String, Option<String>)>,
@@ -112,9 +114,9 @@ impl<'a> Sink<'a> {
         prepared.or(self.numbering.open.as_ref()).map(String::as_str)
     }
 
-    /// How many calls have ended.
+    /// How many calls have ended or were left incomplete.
     pub(crate) fn ended_count(&self) -> usize {
-        self.numbering.ended
+        self.numbering.ended + self.numbering.abandoned
     }
 
     /// The name of a call is known. The call starts with its first arguments, or when it ends.
@@ -162,6 +164,7 @@ impl<'a> Sink<'a> {
 
     /// Leaves the open call incomplete, because its arguments are malformed.
     pub(crate) fn abandon(&mut self) {
+        self.numbering.abandoned += usize::from(self.numbering.is_open());
         self.numbering.abandon();
     }
 

@@ -1,5 +1,5 @@
 //! Thinking that the client dropped from a tool loop. The vault has it, and it is put back in position
-//! before the request is planned. What may not go back into the open loop is reported.
+//! before the request is planned. What may not go back is reported.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ pub(crate) struct DroppedThinking {
     pub(crate) request: Option<(Bytes, Outline)>,
     /// The blocks that are put back, in order.
     pub(crate) restored: Vec<RestoredBlock>,
-    /// The blocks that may not go back into the open loop, in order.
+    /// The blocks that may not go back, in order.
     pub(crate) withheld: Vec<WithheldPart>,
     /// Whether the open loop was started by a backend whose thinking this one cannot read.
     pub(crate) is_foreign_loop: bool,
@@ -57,8 +57,6 @@ pub(crate) struct DropFinder<'a> {
 /// A message of a loop, and the stored turn that it came from.
 struct LoopMessage<'a> {
     at: usize,
-    /// Whether the loop is open, so that the model needs its thinking.
-    is_open: bool,
     outline: &'a Message,
     canonical: canonical::Message,
     parts: LostParts,
@@ -82,9 +80,7 @@ impl DropFinder<'_> {
     /// blocks that the client sent.
     pub(crate) async fn put_back(&self, model: &Model, verdicts: &[Verdict]) -> DroppedThinking {
         let mut dropped = DroppedThinking::default();
-        if !thinking_is_on(self.outline, self.attempt.backend, model) {
-            return dropped;
-        }
+        let thinks = thinking_is_on(self.outline, self.attempt.backend, model);
         let messages = &self.outline.messages;
         let open_call = self.outline.open_tool_loop();
         let open = open_call.map_or(messages.len(), |call| turn_start(messages, call));
@@ -97,15 +93,19 @@ impl DropFinder<'_> {
             let has_none = self.outline.messages[at].thinking_count() == 0;
             let must_look = damaged.contains(&at) || Some(at) == open_call && has_none;
             let message = match self.look_up(at, must_look).await {
-                LookedUp::Known(message) => LoopMessage { is_open: at >= open, ..message },
-                LookedUp::Sealed if has_none && at >= open => {
+                LookedUp::Known(message) => message,
+                LookedUp::Sealed if has_none => {
                     dropped.withheld.push(WithheldPart::sealed(at));
                     continue;
                 }
                 LookedUp::Sealed | LookedUp::Unknown => continue,
             };
+            let is_foreign = message.origin.domain != *self.recall.target.domain;
+            if !thinks && !is_foreign {
+                continue;
+            }
             if Some(at) == open_call {
-                dropped.is_foreign_loop = message.origin.domain != *self.recall.target.domain;
+                dropped.is_foreign_loop = is_foreign;
             }
             self.put_back_into(&message, &mut edits, &mut dropped);
         }
@@ -170,7 +170,6 @@ impl DropFinder<'_> {
         };
         LookedUp::Known(LoopMessage {
             at,
-            is_open: false,
             outline,
             canonical,
             parts: LostParts::of(blocks),
@@ -293,11 +292,8 @@ impl DroppedThinking {
         outline.thinking_blocks().map_while(verdict).collect()
     }
 
-    /// Reports a block, unless the model does not need it.
+    /// Reports a block that may not go back.
     fn withhold(&mut self, message: &LoopMessage<'_>, block: &Block, reason: Reason) {
-        if !message.is_open {
-            return;
-        }
         let (kind, origin) = (kind_of(block), Some(message.origin.clone()));
         self.withheld.push(WithheldPart { message: message.at, kind, reason, origin });
     }

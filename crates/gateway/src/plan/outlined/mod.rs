@@ -165,9 +165,9 @@ impl OutlinedPlan {
         self.thinking != ThinkingEdit::Keep || self.effort.is_some() || effort
     }
 
-    /// Whether the client dropped blocks that may not go back.
-    pub(crate) fn withholds(&self) -> bool {
-        !self.withheld.is_empty()
+    /// Whether the client dropped blocks from this message on that may not go back.
+    pub(crate) fn withholds_from(&self, start: usize) -> bool {
+        self.withheld.iter().any(|block| block.message >= start)
     }
 
     /// The sent blocks, each with its index among all blocks.

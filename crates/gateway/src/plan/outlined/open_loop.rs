@@ -24,7 +24,7 @@ impl Planner<'_> {
             .blocks()
             .get(first_in_body(of_message(&plan.blocks, call)))
             .is_some_and(is_thinking);
-        let omitted = omitted || plan.withholds() || self.dropped.is_foreign_loop;
+        let omitted = omitted || plan.withholds_from(start) || self.dropped.is_foreign_loop;
         let needed = self.retry == RetryPlan::ThinkingOff || manual && omitted && !begins;
         if needed && self.model.off == Off::Disabled {
             plan.thinking = ThinkingEdit::Disabled;
