@@ -4,6 +4,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "these commands print to a terminal")]
 
 mod bench_across;
+mod bench_conversations;
 mod bench_proxy;
 mod bench_text;
 mod bless;
@@ -42,6 +43,9 @@ Usage: cargo xtask COMMAND
   conformance        run official Python and Node SDKs against the gateway
   real-model         run clients against a small real model through the gateway
   bench-across       measure translation between every two dialects
+  bench-conversations
+                     measure stored conversations on SQLite and Postgres
+     --quick         fewer nodes and runs
   bench-proxy        compare the gateway with nginx
      --quick         one short round for each case
      --case NAME     run only this case; may be given several times
@@ -76,6 +80,7 @@ fn main() -> ExitCode {
         Some((&"conformance", [])) => conformance::run(),
         Some((&"real-model", [])) => real_model::run(),
         Some((&"bench-across", [])) => bench_across::run(),
+        Some((&"bench-conversations", rest)) => bench_conversations::run(rest),
         Some((&"bench-proxy", rest)) => bench_proxy::run(rest),
         Some((&"bench-text", rest)) => bench_text::run(rest),
         Some((&"instructions", [])) => bench_proxy::instructions::run(),

@@ -2,20 +2,18 @@
 // serves five dialects on one port and answers with what the fixtures below say. It is not strict,
 // and its Responses have no sequence numbers and few members.
 //
-// CONFORMANCE_BINARY is the program. This script starts its own gateway with it, because only the
-// running mock has an address.
+// This script starts its own gateway, because only the running mock has an address.
 
-import { spawn } from "node:child_process";
-import { mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { readFileSync, readdirSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 
 import { LLMock } from "@copilotkit/aimock";
 
+import { startGateway } from "../processes.js";
+
 const RESULT = "17 degrees and a light wind";
 const ANSWER = `It is ${RESULT}.`;
-const START_TIMEOUT_MS = 20_000;
 
 // Chat completions, and dialects whose reasoning arrives with a signature or needs none.
 const THINKS = "mock-thinks";
@@ -66,40 +64,6 @@ function configuration(url) {
   return BACKENDS.map(backend).join("\n\n");
 }
 
-/** Starts a gateway on a free port; resolves to its address when it is ready. */
-async function startGateway(folder, url) {
-  const config = join(folder, "throughline.toml");
-  writeFileSync(config, configuration(url));
-  const data = join(folder, "data");
-  const address = `127.0.0.1:${await freePort()}`;
-  const child = spawn(
-    process.env.CONFORMANCE_BINARY,
-    ["serve", "--config", config, "--listen", address, "--data-dir", data],
-    { env: { PATH: process.env.PATH }, stdio: ["ignore", "ignore", "pipe"] },
-  );
-  let log = "";
-  child.stderr.on("data", (text) => (log += text));
-  const deadline = Date.now() + START_TIMEOUT_MS;
-  for (;;) {
-    const ready = await fetch(`http://${address}/readyz`).catch(() => null);
-    if (ready?.ok) return { child, address };
-    if (Date.now() > deadline || child.exitCode !== null) {
-      throw new Error(`the gateway did not start: ${log}`);
-    }
-    await new Promise((resolve) => setTimeout(resolve, 50));
-  }
-}
-
-async function freePort() {
-  const { createServer } = await import("node:net");
-  return new Promise((resolve) => {
-    const server = createServer().listen(0, "127.0.0.1", () => {
-      const { port } = server.address();
-      server.close(() => resolve(port));
-    });
-  });
-}
-
 /** A text, and a tool loop. */
 async function cell(harness, sdk, backend, gateway) {
   const { check } = harness;
@@ -146,14 +110,8 @@ async function expected(name, work) {
 }
 
 const here = dirname(fileURLToPath(import.meta.url));
-const folder = mkdtempSync(join(tmpdir(), "aimock-"));
 const mock = await startMock();
-const { child, address } = await startGateway(folder, mock.url);
-// `run` exits, so this is the only place that sees the end.
-process.on("exit", () => {
-  child.kill();
-  rmSync(folder, { recursive: true, force: true });
-});
+const address = await startGateway(configuration(mock.url));
 // The scripts read it when they are imported.
 process.env.THROUGHLINE_URL = `http://${address}`;
 const harness = await import("../harness.js");

@@ -1,6 +1,10 @@
 // The examples of docs/front-ends.md over every upstream: the script of the page in one file, with
-// just enough of a document for it, and the program for AG-UI.
+// just enough of a document for it, the program for AG-UI, and the commands that resume a stream.
 
+import { execFileSync } from "node:child_process";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { createContext, runInContext } from "node:vm";
 
 import { HttpAgent } from "@ag-ui/client";
@@ -128,7 +132,22 @@ async function agUiProgram(upstream) {
   await upstream.received();
 }
 
+/** The commands that cut a stream and read on. Their output is the whole stream. */
+async function resumedStream(upstream) {
+  const { command } = recipe("resume", GATEWAY, "docs/front-ends.md");
+  const folder = mkdtempSync(join(tmpdir(), "resume-"));
+  const shown = execFileSync("bash", ["-c", command], { cwd: folder, encoding: "utf8" });
+  rmSync(folder, { recursive: true });
+  const lines = shown.trim().split("\n").map((line) => JSON.parse(line));
+  const cursors = lines.map(({ seq }) => seq);
+  const rise = cursors.every((seq, at) => at === 0 || seq > cursors[at - 1]);
+  check(rise, `the cursors of the joined stream are ${cursors}`);
+  check(lines.at(-1).type === "done", `the last line is ${JSON.stringify(lines.at(-1))}`);
+  await upstream.received();
+}
+
 await harness.runOverEach("front-end examples", async (upstream) => {
   for (const protocol of ["file:", "http:"]) await pageInOneFile(upstream, protocol);
   await agUiProgram(upstream);
+  await resumedStream(upstream);
 });

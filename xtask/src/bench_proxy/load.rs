@@ -51,7 +51,7 @@ pub(super) struct Round {
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A runtime with a single thread: the client must not take a core from the proxy.
-pub(super) fn runtime() -> Result<Runtime, Failure> {
+pub(crate) fn runtime() -> Result<Runtime, Failure> {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -88,11 +88,19 @@ pub(super) async fn open_streams(
     request: Request,
     count: usize,
 ) -> Result<Vec<OpenStream>, Failure> {
-    let mut streams = Vec::new();
     let bytes = request.bytes(address);
-    for _ in 0..count {
+    open_each(address, std::iter::repeat_n(&bytes[..], count)).await
+}
+
+/// As [`open_streams`], with a request of its own for each stream.
+pub(crate) async fn open_each(
+    address: SocketAddr,
+    requests: impl Iterator<Item = &[u8]>,
+) -> Result<Vec<OpenStream>, Failure> {
+    let mut streams = Vec::new();
+    for request in requests {
         let mut connection = Connection::open(address).await?;
-        let length = connection.begin(&bytes).await?;
+        let length = connection.begin(request).await?;
         let mut reader = Reader::default();
         reader.push(&connection.buffer[..length])?;
         // Hundreds of large buffers would only spoil the caches.
@@ -105,20 +113,34 @@ pub(super) async fn open_streams(
     Ok(streams)
 }
 
+/// Sends a request several times over one connection; returns the time of each whole reply.
+pub(crate) async fn time_replies(
+    address: SocketAddr,
+    request: &[u8],
+    times: u32,
+) -> Result<Vec<Duration>, Failure> {
+    let mut connection = Connection::open(address).await?;
+    let mut replies = Vec::new();
+    for _ in 0..times {
+        replies.push(connection.exchange(request).await?.0.whole);
+    }
+    Ok(replies)
+}
+
 /// How long streams are read before they are measured: what piled up while they were opened has
 /// to be read first.
-const SETTLE: Duration = Duration::from_millis(1500);
+pub(crate) const SETTLE: Duration = Duration::from_millis(1500);
 
 /// What slow streams showed while they were read.
-pub(super) struct Streamed {
-    pub(super) events: u64,
-    pub(super) cpu: Duration,
+pub(crate) struct Streamed {
+    pub(crate) events: u64,
+    pub(crate) cpu: Duration,
     /// Resident memory of the proxy with all streams open.
     pub(super) memory: u64,
 }
 
 /// Reads open streams for a while and measures the proxy meanwhile.
-pub(super) async fn read_streams(
+pub(crate) async fn read_streams(
     streams: Vec<OpenStream>,
     stretch: Duration,
     proxy: u32,
@@ -155,7 +177,7 @@ async fn read_for(
 }
 
 /// A stream that is being received.
-pub(super) struct OpenStream {
+pub(crate) struct OpenStream {
     connection: Connection,
     reader: Reader,
 }
@@ -276,6 +298,15 @@ impl Connection {
 
     /// Sends a request, reads the whole reply and checks that it is complete.
     async fn send(&mut self, bytes: &[u8], request: Request) -> Result<Reply, Failure> {
+        let (reply, events) = self.exchange(bytes).await?;
+        if !request.is_complete(events) {
+            return Err(format!("{events} of {} events arrived", request.events));
+        }
+        Ok(reply)
+    }
+
+    /// Sends a request and reads the whole reply; returns also the number of its events.
+    async fn exchange(&mut self, bytes: &[u8]) -> Result<(Reply, u32), Failure> {
         let sent = Instant::now();
         let mut length = self.begin(bytes).await?;
         let first_byte = sent.elapsed();
@@ -293,12 +324,9 @@ impl Connection {
                 return Err(format!("a reply was cut after {} events", reader.events));
             }
         }
-        if !request.is_complete(reader.events) {
-            return Err(format!("{} of {} events arrived", reader.events, request.events));
-        }
         if reader.length == 0 {
             return Err("a reply was empty".to_owned());
         }
-        Ok(Reply { first_byte, whole: sent.elapsed() })
+        Ok((Reply { first_byte, whole: sent.elapsed() }, reader.events))
     }
 }

@@ -3,13 +3,13 @@
 
 mod cases;
 pub(crate) mod instructions;
-mod load;
+pub(crate) mod load;
 mod nginx;
-mod process;
+pub(crate) mod process;
 mod reader;
 mod report;
 mod requests;
-mod upstream;
+pub(crate) mod upstream;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};

@@ -50,12 +50,32 @@ impl Placement {
 }
 
 /// User and system time of all threads of a process.
-pub(super) fn cpu_time(process: u32) -> Result<Duration, Failure> {
+pub(crate) fn cpu_time(process: u32) -> Result<Duration, Failure> {
     let stat = read(process, "stat")?;
     ticks(&stat)
         // The kernel shows hundredths of a second to user space on every Linux we run on.
         .map(|ticks| Duration::from_millis(ticks * 10))
         .ok_or_else(|| format!("cannot read the processor time of process {process}"))
+}
+
+/// CPU time of a process and of all processes below it that still run.
+pub(crate) fn cpu_time_of_tree(root: u32) -> Result<Duration, Failure> {
+    let listed =
+        std::fs::read_dir("/proc").map_err(|error| format!("cannot list /proc: {error}"))?;
+    let processes: Vec<u32> =
+        listed.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect();
+    let mut tree = vec![root];
+    let mut at = 0;
+    while let Some(&parent) = tree.get(at) {
+        at += 1;
+        // A process that has ended meanwhile has no parent any more.
+        let is_child = |process: &&u32| {
+            read(**process, "stat").is_ok_and(|stat| parent_of(&stat) == Some(parent))
+        };
+        tree.extend(processes.iter().filter(is_child));
+    }
+    let times = tree.into_iter().skip(1).filter_map(|process| cpu_time(process).ok());
+    Ok(cpu_time(root)? + times.sum::<Duration>())
 }
 
 /// Resident memory of a process.
@@ -78,6 +98,10 @@ fn ticks(stat: &str) -> Option<u64> {
     Some(user + system)
 }
 
+fn parent_of(stat: &str) -> Option<u32> {
+    stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
+}
+
 fn resident(status: &str) -> Option<u64> {
     let line = status.lines().find(|line| line.starts_with("VmRSS:"))?;
     let kilobytes: u64 = line.split_whitespace().nth(1)?.parse().ok()?;
@@ -92,6 +116,7 @@ mod tests {
     fn cpu_time_is_user_and_system_together() {
         let stat = "7 (a (b) c) S 1 2 3 4 5 6 7 8 9 10 150 50 0 0 20 0";
         assert_eq!(ticks(stat), Some(200));
+        assert_eq!(parent_of(stat), Some(1));
     }
 
     #[test]

@@ -15,7 +15,7 @@ use crate::Failure;
 
 /// How a reply leaves the upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Writes {
+pub(crate) enum Writes {
     /// In blocks of 16 KB, each one HTTP chunk: a provider that is faster than its network.
     Blocks,
     /// One write for each event: a provider that sends each token at once.
@@ -40,7 +40,7 @@ const SEGMENT: usize = 64 * 1024;
 const MAX_OPEN: Duration = Duration::from_secs(60);
 
 /// The model name that makes the upstream write this reply. Proxies do not change it.
-pub(super) fn model_name(events: u32, writes: Writes) -> String {
+pub(crate) fn model_name(events: u32, writes: Writes) -> String {
     let mode = match writes {
         Writes::Blocks => "blocks".to_owned(),
         Writes::SingleEvents => "single".to_owned(),
@@ -72,7 +72,7 @@ fn read_model_name(body: &[u8]) -> Option<(u32, Writes)> {
 }
 
 /// Starts the upstream on a thread of its own, which ends with the process.
-pub(super) fn start() -> Result<SocketAddr, Failure> {
+pub(crate) fn start() -> Result<SocketAddr, Failure> {
     let (sender, receiver) = mpsc::channel();
     std::thread::spawn(move || {
         let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else {

@@ -1,0 +1,318 @@
+//! The server in front of a store: many runs at the same time, pages of histories, previews. All of
+//! it over HTTP, against the release binary.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::runtime::Runtime;
+
+use crate::Failure;
+use crate::bench_proxy::load;
+use crate::bench_proxy::process::{cpu_time, cpu_time_of_tree};
+use crate::bench_proxy::upstream::{Writes, model_name};
+use crate::children::Guard;
+use crate::command;
+use crate::gateway::START_TIMEOUT;
+use crate::ports;
+
+use super::Effort;
+use super::postgres::Postgres;
+use super::stores;
+
+/// Events a second of each run.
+const RATE: u32 = 50;
+/// Events of the answer that fills projects: thinking, then text.
+const ANSWER_EVENTS: u32 = 60;
+/// Nodes of the branch whose context is assembled.
+const CONTEXT_NODES: usize = 2_000;
+/// 32 bytes in base64; the server and the program that fills projects share it.
+const KEYRING: &str = "YmVuY2ggYmVuY2ggYmVuY2ggYmVuY2ggYmVuY2ggYmU=";
+/// How long the server may take to end.
+const STOP_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// Everything that a measurement needs.
+pub(super) struct Bench<'a> {
+    pub(super) binary: PathBuf,
+    pub(super) effort: Effort,
+    pub(super) runtime: Runtime,
+    pub(super) upstream: SocketAddr,
+    pub(super) postgres: &'a Postgres,
+}
+
+/// What the server showed in front of one store.
+pub(super) struct Measured {
+    pub(super) many_runs: ManyRuns,
+    pub(super) requests: Vec<RequestCost>,
+}
+
+/// What many runs at the same time cost.
+pub(super) struct ManyRuns {
+    store: &'static str,
+    runs: usize,
+    events_per_second: f64,
+    /// CPU seconds per second.
+    server: f64,
+    database: f64,
+}
+
+/// What a request costs.
+pub(super) struct RequestCost {
+    store: &'static str,
+    name: &'static str,
+    nodes: usize,
+    best: Duration,
+    median: Duration,
+    /// CPU time of the server for one.
+    cpu: Duration,
+}
+
+/// A running server with its folder.
+struct Server {
+    guard: Guard,
+    address: SocketAddr,
+}
+
+/// One store, and the folder of the server in front of it.
+struct Place<'a> {
+    name: &'static str,
+    folder: &'a Path,
+    database: Option<&'a str>,
+}
+
+impl Place<'_> {
+    /// The store as the program that fills projects takes it.
+    fn store(&self) -> String {
+        let file = self.folder.join("data/throughline.db");
+        self.database.map_or_else(|| file.display().to_string(), str::to_owned)
+    }
+}
+
+impl Bench<'_> {
+    /// Measures the server in front of SQLite, or of this Postgres database.
+    pub(super) fn measure(&self, database: Option<&str>) -> Result<Measured, Failure> {
+        let folder = tempfile::tempdir()
+            .map_err(|error| format!("cannot make a temporary folder: {error}"))?;
+        let name = if database.is_some() { "Postgres" } else { "SQLite" };
+        let place = Place { name, folder: folder.path(), database };
+        let requests = self.measure_requests(&place)?;
+        let many_runs = self.measure_many_runs(&place)?;
+        Ok(Measured { many_runs, requests })
+    }
+
+    fn start(&self, place: &Place<'_>) -> Result<Server, Failure> {
+        let address = ports::free()?;
+        let config = place.folder.join("throughline.toml");
+        let store = place.database.map_or(String::new(), |url| format!("store.url = \"{url}\"\n"));
+        let text = format!(
+            r#"listen = "{address}"
+data_dir = "{}"
+log = {{ level = "warn" }}
+pacing = {{ thinking = "immediate" }}
+{store}
+[[backend]]
+name = "upstream"
+dialect = "anthropic"
+base_url = "http://{}"
+api_key = "bench"
+"#,
+            place.folder.join("data").display(),
+            self.upstream
+        );
+        std::fs::write(&config, text)
+            .map_err(|error| format!("cannot write the server's configuration: {error}"))?;
+        let mut serve = Command::new(&self.binary);
+        serve.args(["serve", "--config"]).arg(&config);
+        serve.env("THROUGHLINE_KEYRING", KEYRING).env_remove("RUST_LOG");
+        let guard = Guard::start("throughline", &mut serve, place.folder)?;
+        ports::wait_until_ready("throughline", address, "/readyz", START_TIMEOUT)
+            .map_err(|failure| format!("{failure}\n{}", guard.last_lines()))?;
+        Ok(Server { guard, address })
+    }
+
+    /// Times pages and previews while the branch and the store grow.
+    fn measure_requests(&self, place: &Place<'_>) -> Result<Vec<RequestCost>, Failure> {
+        let server = self.start(place)?;
+        let (growing, context) = (new_talk(server.address)?, new_talk(server.address)?);
+        server.guard.stop(STOP_TIMEOUT)?;
+        fill(place, &context, CONTEXT_NODES)?;
+        let mut costs = Vec::new();
+        for nodes in self.effort.sizes {
+            fill(place, &growing, *nodes)?;
+            let server = self.start(place)?;
+            let page = format!("/api/projects/{growing}/nodes?limit=100");
+            let requests = [
+                ("page of the newest 100 nodes", get(&server, &format!("{page}&order=desc"))),
+                ("page of the oldest 100 nodes", get(&server, &page)),
+                (
+                    "preview of a branch of 2,000 nodes",
+                    post(
+                        &server,
+                        &format!("/api/projects/{context}/preview"),
+                        r#"{"message":"And then?"}"#,
+                    ),
+                ),
+            ];
+            for (name, request) in requests {
+                costs.push(self.time_request(place.name, name, *nodes, &server, &request)?);
+            }
+            server.guard.stop(STOP_TIMEOUT)?;
+        }
+        Ok(costs)
+    }
+
+    fn time_request(
+        &self,
+        store: &'static str,
+        name: &'static str,
+        nodes: usize,
+        server: &Server,
+        request: &[u8],
+    ) -> Result<RequestCost, Failure> {
+        let times = self.effort.requests;
+        let replies =
+            |count| self.runtime.block_on(load::time_replies(server.address, request, count));
+        replies(2).map_err(|failure| format!("{name}: {failure}"))?;
+        let before = cpu_time(server.guard.id())?;
+        let mut taken = replies(times)?;
+        let cpu = cpu_time(server.guard.id())?.saturating_sub(before) / times;
+        taken.sort();
+        let (best, median) = (taken[0], taken[taken.len() / 2]);
+        Ok(RequestCost { store, name, nodes, best, median, cpu })
+    }
+
+    /// Starts many runs, each in a project of its own, and reads all of them for a while.
+    fn measure_many_runs(&self, place: &Place<'_>) -> Result<ManyRuns, Failure> {
+        let server = self.start(place)?;
+        let model = model_name(0, Writes::Slow(RATE));
+        let mut requests = Vec::new();
+        for _ in 0..self.effort.runs {
+            let project = new_project(server.address, &model)?;
+            let path = format!("/api/projects/{project}/chat?format=sse");
+            requests.push(post(&server, &path, r#"{"message":"Go on."}"#));
+        }
+        let stretch = self.effort.stretch;
+        let process = server.guard.id();
+        let database = || cpu_time_of_tree(self.postgres.process());
+        let (seen, database) = self
+            .runtime
+            .block_on(async {
+                let requests = requests.iter().map(Vec::as_slice);
+                let streams = load::open_each(server.address, requests).await?;
+                let before = database()?;
+                let seen = load::read_streams(streams, stretch, process).await?;
+                Ok((seen, database()?.saturating_sub(before)))
+            })
+            .map_err(|failure: Failure| format!("{failure}\n{}", server.guard.last_lines()))?;
+        let seconds = stretch.as_secs_f64();
+        Ok(ManyRuns {
+            store: place.name,
+            runs: self.effort.runs,
+            events_per_second: seen.events as f64 / seconds,
+            server: seen.cpu.as_secs_f64() / seconds,
+            database: database.as_secs_f64() / (stretch + load::SETTLE).as_secs_f64(),
+        })
+    }
+}
+
+/// Adds nodes to a project of a server that does not run, until it has this many.
+fn fill(place: &Place<'_>, project: &str, nodes: usize) -> Result<(), Failure> {
+    let mut seed = stores::program();
+    seed.args(["seed", &place.store(), project, &nodes.to_string()]);
+    command::output(seed.env("THROUGHLINE_KEYRING", KEYRING)).map(drop)
+}
+
+/// A project with one question and its answer.
+fn new_talk(address: SocketAddr) -> Result<String, Failure> {
+    let project = new_project(address, &model_name(ANSWER_EVENTS, Writes::Blocks))?;
+    let question = r#"{"message":"What do herons do when it rains for a week?"}"#;
+    let reply = call(address, &format!("/api/projects/{project}/chat"), question)?;
+    match reply.contains(r#""reason":"completed""#) {
+        true => Ok(project),
+        false => Err(format!("the chat did not end well: {reply}")),
+    }
+}
+
+fn new_project(address: SocketAddr, model: &str) -> Result<String, Failure> {
+    let body = format!(r#"{{"title":"Bench","model":"{model}"}}"#);
+    let reply = call(address, "/api/projects", &body)?;
+    let project: Value =
+        serde_json::from_str(&reply).map_err(|error| format!("not a project: {error}: {reply}"))?;
+    let id = project["id"].as_str().ok_or_else(|| format!("no project: {reply}"))?;
+    Ok(id.to_owned())
+}
+
+fn get(server: &Server, path: &str) -> Vec<u8> {
+    format!("GET {path} HTTP/1.1\r\nhost: {}\r\n\r\n", server.address).into_bytes()
+}
+
+fn post(server: &Server, path: &str, body: &str) -> Vec<u8> {
+    format!(
+        "POST {path} HTTP/1.1\r\nhost: {}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+        server.address,
+        body.len()
+    )
+    .into_bytes()
+}
+
+/// Sends a request over a connection of its own; returns the reply from its body on. HTTP/1.0 keeps
+/// the body in one piece.
+fn call(address: SocketAddr, path: &str, body: &str) -> Result<String, Failure> {
+    let exchange = || {
+        let mut stream = TcpStream::connect(address)?;
+        write!(
+            stream,
+            "POST {path} HTTP/1.0\r\nhost: {address}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+            body.len()
+        )?;
+        let mut reply = String::new();
+        stream.read_to_string(&mut reply)?;
+        Ok(reply)
+    };
+    let reply =
+        exchange().map_err(|error: std::io::Error| format!("cannot reach the server: {error}"))?;
+    match reply.split_once("\r\n\r\n") {
+        Some((_, body)) => Ok(body.to_owned()),
+        None => Err(format!("no reply from `{path}`: {reply}")),
+    }
+}
+
+/// Many runs as a table.
+pub(super) fn table_of_runs(rows: &[ManyRuns], cores: usize) -> String {
+    let mut table = format!(
+        "| store | runs | events a second, of each run | events a second, of all | CPU of the server | CPU of the database | of {cores} cores | CPU per event |\n|---|---:|---:|---:|---:|---:|---:|---:|\n"
+    );
+    for row in rows {
+        let ManyRuns { store, runs, events_per_second: events, server, database } = row;
+        // SQLite runs inside of the server.
+        let database = if *store == "SQLite" { 0.0 } else { *database };
+        let all = server + database;
+        table.push_str(&format!(
+            "| {store} | {runs} | {:.1} | {events:.0} | {server:.2} s/s | {database:.2} s/s | {:.0} % | {:.1} µs |\n",
+            events / *runs as f64,
+            all * 100.0 / cores as f64,
+            all * 1e6 / events,
+        ));
+    }
+    table
+}
+
+/// Requests as a table.
+pub(super) fn table_of_requests(rows: &[RequestCost]) -> String {
+    let mut table =
+        "| store | request | nodes of the other branch | best | median | CPU of the server |\n|---|---|---:|---:|---:|---:|\n"
+            .to_owned();
+    let shown = |time: Duration| format!("{:.2} ms", time.as_secs_f64() * 1e3);
+    for RequestCost { store, name, nodes, best, median, cpu } in rows {
+        table.push_str(&format!(
+            "| {store} | {name} | {nodes} | {} | {} | {} |\n",
+            shown(*best),
+            shown(*median),
+            shown(*cpu)
+        ));
+    }
+    table
+}
