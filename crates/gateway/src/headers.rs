@@ -2,7 +2,7 @@
 
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 
-use throughline_codec::dialects::blocks::BETA_HEADER;
+use throughline_codec::dialects::blocks::{BETA_HEADER, is_adaptive_beta};
 use throughline_codec::dialects::client_headers::{KEYS, key_in_query};
 
 use crate::backend::{Auth, Backend};
@@ -174,7 +174,6 @@ fn without_scheme(value: &str) -> &str {
 
 /// Edits the beta header. Leaves it byte for byte if there is nothing to change.
 pub fn patch_betas(headers: &mut HeaderMap, added: &[&str], without_adaptive: bool) {
-    let adaptive = |entry: &str| entry.starts_with("adaptive-thinking");
     let entries: Vec<String> = headers
         .get_all(BETA)
         .iter()
@@ -185,12 +184,12 @@ pub fn patch_betas(headers: &mut HeaderMap, added: &[&str], without_adaptive: bo
         .collect();
     let missing: Vec<&&str> =
         added.iter().filter(|added| !entries.iter().any(|entry| entry == **added)).collect();
-    let surplus = without_adaptive && entries.iter().any(|entry| adaptive(entry));
+    let surplus = without_adaptive && entries.iter().any(|entry| is_adaptive_beta(entry));
     if missing.is_empty() && !surplus {
         return;
     }
-    let kept =
-        entries.iter().map(String::as_str).filter(|entry| !(without_adaptive && adaptive(entry)));
+    let kept = entries.iter().map(String::as_str);
+    let kept = kept.filter(|entry| !(without_adaptive && is_adaptive_beta(entry)));
     let value = kept.chain(missing.into_iter().copied()).collect::<Vec<_>>().join(",");
     headers.remove(BETA);
     if let Ok(value) = HeaderValue::from_str(&value)

@@ -5,7 +5,10 @@ use throughline_canonical::LossSubject;
 use super::Operation;
 use super::custom_tools::CustomToolFormat;
 
-/// A client dialect.
+/// The code of an error about a member that the backend cannot honour, in dialects that have codes.
+pub const UNSUPPORTED_PARAMETER: &str = "unsupported_parameter";
+
+/// A client dialect. Many fields: each one is a fact that the gateway needs.
 #[derive(Clone, Copy, Debug)]
 pub struct ClientDefaults {
     /// The name in paths of the corpus, in configuration and in reports.
@@ -34,6 +37,11 @@ pub struct ClientDefaults {
     /// The members in which clients ask for what a loss is about. A subject that is not here is
     /// named by its term.
     pub members: &'static [(LossSubject, &'static str)],
+    /// The member that refers to a conversation that is stored elsewhere, and the code of the error that
+    /// makes clients send the whole conversation instead. `None` if the dialect has no such member.
+    pub missing_state: Option<(&'static str, &'static str)>,
+    /// The upstream dialects whose errors the client can read unchanged.
+    pub reads_errors_of: &'static [&'static str],
     /// How often a request is tried again at least. Other clients retry themselves.
     pub retries: u32,
     /// Extra headers of a streamed reply.
@@ -63,6 +71,8 @@ impl ClientDefaults {
         custom_tools: None,
         repairs_replies: false,
         members: &[],
+        missing_state: None,
+        reads_errors_of: &[],
         retries: 0,
         stream_headers: &[],
         fault_type: "application/json",

@@ -9,6 +9,14 @@ pub const KEYS: [&str; 3] = ["x-api-key", "x-goog-api-key", "authorization"];
 pub const SESSIONS: [&str; 4] =
     ["x-claude-code-session-id", "x-session-id", "session-id", "thread-id"];
 
+/// The session in a user id. Some clients put a JSON record there, with the session inside.
+pub fn session_in_user(user: &str) -> String {
+    serde_json::from_str::<serde_json::Value>(user)
+        .ok()
+        .and_then(|record| Some(record.get("session_id")?.as_str()?.to_owned()))
+        .unwrap_or_else(|| user.to_owned())
+}
+
 /// The API key in a query, where Gemini's clients may put it.
 pub fn key_in_query(query: &str) -> Option<String> {
     query_value(query, "key")

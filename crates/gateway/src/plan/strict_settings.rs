@@ -6,12 +6,10 @@
 
 use http::HeaderMap;
 use throughline_canonical::{Fault, Loss, LossSubject};
+use throughline_codec::dialects::client_defaults::UNSUPPORTED_PARAMETER;
 
 use crate::headers::ACCEPT_LOSS;
 use crate::turn::Attempt;
-
-/// The code of such a refusal, in dialects that have codes.
-const CODE: &str = "unsupported_parameter";
 
 /// Refuses the request if one of its losses changes the result.
 pub(crate) fn check(attempt: &Attempt<'_>, losses: &[Loss]) -> Result<(), Fault> {
@@ -45,7 +43,7 @@ pub(crate) fn check(attempt: &Attempt<'_>, losses: &[Loss]) -> Result<(), Fault>
         backend.name,
         terms.join(", ")
     );
-    Err(Fault::at(member, why).with_code(CODE))
+    Err(Fault::at(member, why).with_code(UNSUPPORTED_PARAMETER))
 }
 
 /// Refuses the request if it refers to a conversation that this backend cannot have: it would be
@@ -60,7 +58,11 @@ pub(crate) fn check_state(attempt: &Attempt<'_>, losses: &[Loss]) -> Result<(), 
         "not found at backend `{}`, nor is the conversation stored here; send the whole conversation",
         attempt.backend.name
     );
-    Err(Fault::at("previous_response_id", why).with_code("previous_response_not_found"))
+    let client = attempt.request.incoming.dialect.defaults();
+    Err(match client.missing_state {
+        Some((member, code)) => Fault::at(member, why).with_code(code),
+        None => Fault::at(client.member(&LossSubject::StoredResponse), why),
+    })
 }
 
 /// The losses that a caller accepts.

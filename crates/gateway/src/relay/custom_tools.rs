@@ -6,7 +6,9 @@ use throughline_canonical::{
     Tool, ToolChoice,
 };
 use throughline_codec::dialects::ClientDialect;
-use throughline_codec::dialects::custom_tools::{CustomCall, CustomTool, CustomToolFormat};
+use throughline_codec::dialects::custom_tools::{
+    CustomCall, CustomTool, CustomToolFormat, take_forced,
+};
 
 /// The custom tools that were sent as functions.
 #[derive(Debug, Default)]
@@ -58,19 +60,13 @@ impl CustomTools {
             });
         }
         // A forced custom tool is named in a member that only its dialect has.
-        let members = request.extra.get(client.name());
-        let choice = members.and_then(|members| members.get("tool_choice"));
-        let named = choice.and_then(|choice| {
-            let named = choice.get("custom").unwrap_or(choice);
-            named.get("name")?.as_str().map(str::to_owned)
-        });
-        if let Some(name) = named.filter(|name| tools.names.contains(name)) {
-            request.tool_choice = Some(ToolChoice::Named { name });
-            if let Some(members) = request.extra.get_mut(client.name()) {
-                members.shift_remove("tool_choice");
+        if let Some(members) = request.extra.get_mut(client.name()) {
+            let is_known = |name: &str| tools.names.iter().any(|known| known == name);
+            if let Some(name) = take_forced(members, is_known) {
                 if members.is_empty() {
                     request.extra.remove(client.name());
                 }
+                request.tool_choice = Some(ToolChoice::Named { name });
             }
         }
         (tools.dialect, tools.format) = (client.name(), Some(format));

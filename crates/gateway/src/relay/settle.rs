@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 
 use throughline_canonical::{BlockKey, Fate, Loss, Prefix, Reason, Transformation};
+use throughline_codec::dialects::blocks::dropped_reason;
 
 use crate::thinking::memory::Outcome;
 
@@ -25,18 +26,9 @@ pub(crate) struct Dropped(HashMap<(usize, usize), Reason>);
 
 impl Dropped {
     pub(crate) fn read(transformations: &[Transformation]) -> Self {
-        let dropped = transformations
-            .iter()
-            .filter(|transformation| transformation.action == "thinking_dropped")
-            .filter_map(|transformation| {
-                // It is bound to another model, organisation or user, so this target cannot read
-                // it.
-                let reason = match transformation.reason.as_str() {
-                    "prefix_binding_mismatch" => Reason::Prefix,
-                    _ => Reason::Origin,
-                };
-                Some((transformation.at?, reason))
-            });
+        let dropped = transformations.iter().filter_map(|transformation| {
+            Some((transformation.at?, dropped_reason(transformation)?))
+        });
         Self(dropped.collect())
     }
 

@@ -9,7 +9,7 @@ use throughline_canonical::thinking::hex;
 use throughline_canonical::{Block, Request, Role};
 use throughline_codec::dialects::blocks::outline::{self, Outline};
 use throughline_codec::dialects::blocks::prefix;
-use throughline_codec::dialects::client_headers::SESSIONS;
+use throughline_codec::dialects::client_headers::{SESSIONS, session_in_user};
 
 use super::fingerprint::Fingerprint;
 use crate::headers::CONVERSATION;
@@ -62,7 +62,7 @@ impl Lineage {
         let by_header = names.find_map(|name| headers.get(name));
         let tag = match (by_header, name) {
             (Some(value), _) => Fingerprint::of(&[b"header", value.as_bytes()]),
-            (None, Some(user)) => Fingerprint::of(&[b"user", session_of(user).as_bytes()]),
+            (None, Some(user)) => Fingerprint::of(&[b"user", session_in_user(user).as_bytes()]),
             (None, None) => Fingerprint::of(&[b"beginning", &beginning]),
         };
         Self { tag: SessionTag(tag), id: LineageId(Fingerprint::of(&[&tag, &beginning])) }
@@ -81,14 +81,6 @@ fn beginning(body: &[u8], outline: &Outline) -> [u8; 16] {
         prefix::normalise_message(body, first, &mut parts);
     }
     Fingerprint::of(&[&parts])
-}
-
-/// Some clients put a JSON record into the user id, with the session inside.
-fn session_of(user: &str) -> String {
-    serde_json::from_str::<serde_json::Value>(user)
-        .ok()
-        .and_then(|record| Some(record.get("session_id")?.as_str()?.to_owned()))
-        .unwrap_or_else(|| user.to_owned())
 }
 
 /// Adds a block. Most are text, and copying a long one into JSON would cost more than hashing it.

@@ -19,10 +19,9 @@ use crate::unix_ms;
 use crate::upstream::send::{MAX_ERROR_BYTES, read_whole};
 use crate::upstream::{RequestBody, SendError, UpstreamBody};
 
-/// Whether client and backend use the same error format.
-fn same_error_format(incoming: &IncomingRequest, backend: &Backend) -> bool {
-    let vendor = |name: &'static str| name.split('_').next();
-    vendor(incoming.dialect.name()) == vendor(backend.dialect.name())
+/// Whether the client can read the backend's errors unchanged.
+fn reads_errors(incoming: &IncomingRequest, backend: &Backend) -> bool {
+    incoming.dialect.defaults().reads_errors_of.contains(&backend.dialect.name())
 }
 
 /// Reads an error that the client could not parse.
@@ -68,7 +67,7 @@ impl Gateway {
         let sent = self.request(&backend, &incoming.method, address, head, body, timeout);
         match sent.await {
             Ok(response)
-                if response.status().as_u16() >= 400 && !same_error_format(&incoming, &backend) =>
+                if response.status().as_u16() >= 400 && !reads_errors(&incoming, &backend) =>
             {
                 let fault = read_error(&backend, response).await;
                 error_response(incoming.dialect, &fault, id, &backend.name)

@@ -179,10 +179,8 @@ pub(crate) fn read_request(
     // This dialect is edited block by block, so its body need not be fully understood.
     if incoming.dialect.name() == dialects::blocks::DIALECT.name() {
         let outline = Outline::read(&body, settings.limits.json_depth)?;
-        // The conversation of a thread is put in before. A backend would answer without it.
         if outline.thread.is_some() {
-            return Err(Fault::at("thread", "send the whole conversation instead")
-                .with_code("thread_unsupported_request"));
+            return Err(dialects::blocks::thread_refusal());
         }
         let lineage = Lineage::find(&incoming.headers, &body, &outline);
         return Ok(ParsedRequest {

@@ -84,6 +84,7 @@ static DEFAULTS: ClientDefaults = ClientDefaults {
         (LossSubject::Message, "messages"),
         (LossSubject::MediaFile, "file_id"),
     ],
+    reads_errors_of: &[NAME],
     ..ClientDefaults::PLAIN
 };
 

@@ -86,6 +86,7 @@ static DEFAULTS: ClientDefaults = ClientDefaults {
         (LossSubject::MediaFile, "fileData.fileUri"),
         (LossSubject::CachedContent, "cachedContent"),
     ],
+    reads_errors_of: &[NAME],
     ..ClientDefaults::PLAIN
 };
 

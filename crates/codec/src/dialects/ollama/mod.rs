@@ -98,6 +98,7 @@ static DEFAULTS: ClientDefaults = ClientDefaults {
     thinks: true,
     returns_call_ids: false,
     members: &[(LossSubject::Output, "format"), (LossSubject::Stop, "options.stop")],
+    reads_errors_of: &[NAME],
     ..ClientDefaults::PLAIN
 };
 

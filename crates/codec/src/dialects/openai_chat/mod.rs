@@ -62,6 +62,7 @@ static DEFAULTS: ClientDefaults = ClientDefaults {
         (LossSubject::Message, "messages"),
         (LossSubject::MediaFile, "file.file_id"),
     ],
+    reads_errors_of: &openai_models::DIALECTS,
     ..ClientDefaults::PLAIN
 };
 

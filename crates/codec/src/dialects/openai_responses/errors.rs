@@ -6,6 +6,9 @@ use throughline_canonical::{Fault, FaultKind};
 use crate::dialects::RefusalKind;
 use crate::dialects::shared::{error_codes, fault_status};
 
+/// The code of the error about a response that is not stored.
+pub(super) const MISSING_RESPONSE: &str = "previous_response_not_found";
+
 /// The status and the body of an error before a reply.
 pub(super) fn write(fault: &Fault) -> (u16, Vec<u8>) {
     let (status, kind, code) = match fault.kind {
@@ -103,7 +106,7 @@ pub(super) fn refused_reasoning(status: u16, body: &[u8]) -> Option<RefusalKind>
 pub(super) fn has_lost_reply(status: u16, body: &[u8]) -> bool {
     let value: Value = serde_json::from_slice(body).unwrap_or_default();
     let code = value.pointer("/error/code").and_then(Value::as_str);
-    matches!(status, 400 | 404) && code == Some("previous_response_not_found")
+    matches!(status, 400 | 404) && code == Some(MISSING_RESPONSE)
 }
 
 #[cfg(test)]

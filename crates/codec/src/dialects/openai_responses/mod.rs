@@ -82,6 +82,8 @@ static DEFAULTS: ClientDefaults = ClientDefaults {
         (LossSubject::Message, "input"),
         (LossSubject::MediaFile, "file_id"),
     ],
+    missing_state: Some(("previous_response_id", errors::MISSING_RESPONSE)),
+    reads_errors_of: &openai_models::DIALECTS,
     ..ClientDefaults::PLAIN
 };
 

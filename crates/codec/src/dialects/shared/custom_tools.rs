@@ -1,7 +1,7 @@
 //! Custom tools: tools that take free text instead of JSON. OpenAI's dialects have them. In other
 //! dialects such a tool becomes a function with one string parameter.
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use throughline_canonical::{Block, Lossy};
 
 /// How a dialect reads and writes custom tools, their calls and their results.
@@ -39,6 +39,21 @@ pub struct CustomCall {
     pub name: String,
     /// The input text.
     pub input: String,
+}
+
+/// Takes the name of a forced custom tool out of the members that only its dialect has. `is_known` says
+/// whether the request offers such a tool.
+pub fn take_forced(
+    members: &mut Map<String, Value>,
+    is_known: impl Fn(&str) -> bool,
+) -> Option<String> {
+    const MEMBER: &str = "tool_choice";
+    let choice = members.get(MEMBER)?;
+    // One dialect nests the name.
+    let named = choice.get("custom").unwrap_or(choice);
+    let name = named.get("name")?.as_str().filter(|name| is_known(name))?.to_owned();
+    members.shift_remove(MEMBER);
+    Some(name)
 }
 
 impl CustomTool {

@@ -18,7 +18,9 @@ use crate::json::{Edits, Kind, Span, append_member, each_element, each_member, s
 pub use message::{AddedMessage, MessageReader};
 
 /// The member that names the thread.
-const MEMBER: &str = "thread";
+pub(crate) const MEMBER: &str = "thread";
+/// The code of an error about a request that a thread does not allow.
+pub(crate) const UNSUPPORTED: &str = "thread_unsupported_request";
 /// The stop reason after which a thread continues without a new message.
 const PAUSED: &str = "pause_turn";
 /// The first words of the line about billing that one client puts before its system text. It
@@ -199,7 +201,7 @@ impl<'a> ThreadRequest<'a> {
                 name,
                 "cannot be sent when a thread is continued: the thread keeps it",
             )
-            .with_code("thread_unsupported_request"));
+            .with_code(UNSUPPORTED));
         }
         let reason = last.and_then(|turn| turn.stop_reason.as_deref());
         if self.outline.messages.is_empty() && reason != Some(PAUSED) {
