@@ -8,6 +8,7 @@ mod doctor;
 mod help;
 mod keyring;
 mod parse;
+mod readme;
 mod remote;
 mod serve;
 mod simulate;
