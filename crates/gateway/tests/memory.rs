@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use throughline_canonical::{BlockKey, Origin, Reason};
 use throughline_gateway::settings::{Policy, Thinking, ToolThinking, Unknown};
-use throughline_gateway::thinking::memory::{NewBlock, Outcome, Question};
+use throughline_gateway::thinking::memory::{BlockOutcome, NewBlock, Question};
 use throughline_gateway::thinking::store::{InMemory, Store};
 use throughline_gateway::thinking::writer::Changes;
 use throughline_gateway::thinking::{
@@ -107,7 +107,7 @@ impl Bench {
 
     /// Records that a target accepted a block with an unknown maker.
     fn accepted(&self, target: &TargetIdentity, block: u16) {
-        let outcome = Outcome { key: key(block), tried: true, prefix: None, dropped: None };
+        let outcome = BlockOutcome { key: key(block), tried: true, prefix: None, dropped: None };
         self.memory.outcome(self.lineage, 1, target, &[outcome], self.now);
     }
 

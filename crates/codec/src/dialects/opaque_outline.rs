@@ -65,7 +65,7 @@ pub struct OpaquePart {
     /// Its signature, or all its data if it is encrypted.
     pub signature: Option<Signature>,
     /// What to remove if the part must not be sent. For calls and texts it is only the signature.
-    pub whole: Vec<Part>,
+    pub whole: Vec<RemovablePart>,
     /// For the first call of a message: where a signature can be inserted.
     pub room: Option<Room>,
     /// Whether the part is outside of the message content.
@@ -92,7 +92,7 @@ pub struct Signature {
     /// Its value, with quotes.
     pub value: Span,
     /// The member that holds it.
-    pub part: Part,
+    pub part: RemovablePart,
 }
 
 /// Where a missing signature can be inserted.
@@ -108,7 +108,7 @@ pub struct Room {
 
 /// One element of a list, or one member of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Part {
+pub struct RemovablePart {
     holder: usize,
     at: usize,
 }
@@ -118,7 +118,7 @@ pub struct Part {
 struct Holder {
     parts: Vec<Span>,
     /// The part that contains it. It is removed too if nothing is left.
-    within: Option<Part>,
+    within: Option<RemovablePart>,
     /// The replacement if nothing is left.
     filler: Option<&'static str>,
 }
@@ -270,7 +270,7 @@ impl OpaqueOutline {
     pub(super) fn add_container(
         &mut self,
         parts: Vec<Span>,
-        within: Option<Part>,
+        within: Option<RemovablePart>,
         filler: Option<&'static str>,
     ) -> usize {
         self.holders.push(Holder { parts, within, filler });
@@ -366,7 +366,7 @@ impl OpaqueOutline {
 
     /// Removes parts, and containers that would become empty. Returns the number of lists that got
     /// a filler.
-    fn take_out(&self, edits: &mut Edits, gone: &[Part]) -> usize {
+    fn take_out(&self, edits: &mut Edits, gone: &[RemovablePart]) -> usize {
         if gone.is_empty() {
             return 0;
         }
@@ -402,7 +402,7 @@ impl OpaqueOutline {
     }
 }
 
-impl Part {
+impl RemovablePart {
     pub(super) fn new(holder: usize, at: usize) -> Self {
         Self { holder, at }
     }

@@ -13,7 +13,7 @@ use throughline_codec::dialects::profile::{BlockRules, Profile, Treatment};
 use crate::backend::Replay;
 use crate::catalog::{Model, Off};
 use crate::history::recall::PastBlock;
-use crate::history::replay_table::{self, Maker, Part, Position};
+use crate::history::replay_table::{self, Maker, PastPart, Position};
 use crate::thinking::guard::PrefixRecord;
 use crate::turn::log::BlockRecord;
 use crate::upstream::refusal_policy::RetryPlan;
@@ -165,11 +165,11 @@ impl HistoryRules<'_> {
     /// Anthropic dialect that sign nothing accept any unsigned block.
     fn wants_signature(&self, past: &PastBlock, position: Position) -> bool {
         let bare = is_unsigned(&past.block) && past.origin.is_none();
-        let verbatim = self.treat(Part::Thinking, Maker::Same, position) == Treatment::Verbatim;
+        let verbatim = self.treat(PastPart::Thinking, Maker::Same, position) == Treatment::Verbatim;
         bare && verbatim && self.profile.blocks != BlockRules::Native
     }
 
-    fn treat(&self, part: Part, maker: Maker, position: Position) -> Treatment {
+    fn treat(&self, part: PastPart, maker: Maker, position: Position) -> Treatment {
         replay_table::treat(self.profile, part, maker, position)
     }
 
@@ -181,8 +181,8 @@ impl HistoryRules<'_> {
         adapted: &mut AdaptedHistory,
     ) -> Option<Block> {
         let (part, kind) = match past.block {
-            Block::Redacted { .. } => (Part::Redacted, ThinkingKind::Redacted),
-            _ => (Part::Thinking, ThinkingKind::Thinking),
+            Block::Redacted { .. } => (PastPart::Redacted, ThinkingKind::Redacted),
+            _ => (PastPart::Thinking, ThinkingKind::Thinking),
         };
         let (maker, reason) = match past.maker {
             _ if self.drops_thinking(message, past.tried) => (Maker::Foreign, Reason::Origin),
@@ -246,8 +246,8 @@ impl HistoryRules<'_> {
     ) -> Block {
         let mut block = past.block;
         let (part, signature) = match &mut block {
-            Block::ToolCall { signature, .. } => (Part::CallSignature, signature),
-            Block::Text { signature, .. } => (Part::TextSignature, signature),
+            Block::ToolCall { signature, .. } => (PastPart::CallSignature, signature),
+            Block::Text { signature, .. } => (PastPart::TextSignature, signature),
             _ => return block,
         };
         let treatment = self.treat(part, past.maker, position);
@@ -291,7 +291,7 @@ impl HistoryRules<'_> {
 
     /// Whether the target accepts a skip-validation signature for calls of other makers.
     fn has_skip_signature(&self) -> bool {
-        let foreign = self.treat(Part::CallSignature, Maker::Foreign, Position::OpenLoop);
+        let foreign = self.treat(PastPart::CallSignature, Maker::Foreign, Position::OpenLoop);
         foreign == Treatment::Skipped
     }
 

@@ -8,7 +8,7 @@ use throughline_codec::dialects::profile::{Profile, Treatment};
 
 /// A part of the history that its maker may need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
+pub enum PastPart {
     /// Readable reasoning, with or without a signature.
     Thinking,
     /// Reasoning that its maker encrypted.
@@ -38,18 +38,18 @@ pub enum Position {
 }
 
 /// What to do with a part of the history.
-pub fn treat(profile: &Profile, part: Part, maker: Maker, position: Position) -> Treatment {
+pub fn treat(profile: &Profile, part: PastPart, maker: Maker, position: Position) -> Treatment {
     let row = &profile.replay;
     match (part, maker, position) {
-        (Part::Thinking | Part::Redacted, Maker::Foreign, _) => Treatment::Omitted,
-        (Part::Thinking, Maker::Same, Position::OpenLoop) => row.thinking,
-        (Part::Thinking, Maker::Same, Position::Earlier) => row.earlier,
-        (Part::Redacted, Maker::Same, _) => row.redacted,
-        (Part::CallSignature, Maker::Same, _) => row.call,
-        (Part::CallSignature, Maker::Foreign, Position::OpenLoop) => row.foreign_call,
-        (Part::CallSignature, Maker::Foreign, Position::Earlier) => Treatment::Unneeded,
-        (Part::TextSignature, Maker::Same, _) => row.text,
-        (Part::TextSignature, Maker::Foreign, _) => Treatment::Unneeded,
+        (PastPart::Thinking | PastPart::Redacted, Maker::Foreign, _) => Treatment::Omitted,
+        (PastPart::Thinking, Maker::Same, Position::OpenLoop) => row.thinking,
+        (PastPart::Thinking, Maker::Same, Position::Earlier) => row.earlier,
+        (PastPart::Redacted, Maker::Same, _) => row.redacted,
+        (PastPart::CallSignature, Maker::Same, _) => row.call,
+        (PastPart::CallSignature, Maker::Foreign, Position::OpenLoop) => row.foreign_call,
+        (PastPart::CallSignature, Maker::Foreign, Position::Earlier) => Treatment::Unneeded,
+        (PastPart::TextSignature, Maker::Same, _) => row.text,
+        (PastPart::TextSignature, Maker::Foreign, _) => Treatment::Unneeded,
     }
 }
 
@@ -67,39 +67,39 @@ mod tests {
     /// One row each: upstream, variant, part, then the treatment by maker and position: same maker
     /// in the open loop, same maker earlier, other maker in the open loop, other maker earlier.
     #[rustfmt::skip]
-    const CELLS: &[(&str, &str, Part, [Treatment; 4])] = &[
-        ("anthropic", "", Part::Thinking, [Verbatim, Verbatim, Omitted, Omitted]),
-        ("anthropic", "", Part::Redacted, [Verbatim, Verbatim, Omitted, Omitted]),
-        ("anthropic", "", Part::CallSignature, [Unneeded; 4]),
-        ("anthropic", "", Part::TextSignature, [Unneeded; 4]),
-        ("gemini", "", Part::Thinking, [Unneeded, Unneeded, Omitted, Omitted]),
-        ("gemini", "", Part::Redacted, [Unneeded, Unneeded, Omitted, Omitted]),
-        ("gemini", "", Part::CallSignature, [Verbatim, Verbatim, Skipped, Unneeded]),
-        ("gemini", "", Part::TextSignature, [Verbatim, Verbatim, Unneeded, Unneeded]),
-        ("openai_responses", "", Part::Thinking, [Verbatim, Verbatim, Omitted, Omitted]),
-        ("openai_responses", "", Part::Redacted, [Verbatim, Verbatim, Omitted, Omitted]),
-        ("openai_responses", "", Part::CallSignature, [Unneeded; 4]),
-        ("openai_responses", "", Part::TextSignature, [Verbatim, Verbatim, Unneeded, Unneeded]),
-        ("ollama", "", Part::Thinking, [Text, Unneeded, Omitted, Omitted]),
-        ("ollama", "", Part::Redacted, [Unneeded, Unneeded, Omitted, Omitted]),
-        ("ollama", "", Part::CallSignature, [Unneeded; 4]),
-        ("ollama", "", Part::TextSignature, [Unneeded; 4]),
-        ("openai_chat", "ollama", Part::Thinking, [Text, Text, Omitted, Omitted]),
-        ("openai_chat", "openai", Part::Thinking, [Unneeded, Unneeded, Omitted, Omitted]),
-        ("openai_chat", "openai", Part::CallSignature, [Unneeded; 4]),
-        ("openai_chat", "deepseek-r1", Part::Thinking, [Unneeded, Unneeded, Omitted, Omitted]),
-        ("openai_chat", "deepseek-v4", Part::Thinking, [Text, Text, Omitted, Omitted]),
-        ("openai_chat", "vllm", Part::Thinking, [Text, Text, Omitted, Omitted]),
-        ("openai_chat", "glm", Part::Thinking, [Text, Text, Omitted, Omitted]),
-        ("openai_chat", "mistral", Part::Thinking, [Text, Text, Omitted, Omitted]),
-        ("openai_chat", "think-tags", Part::Thinking, [Text, Unneeded, Omitted, Omitted]),
-        ("openai_chat", "think-tags", Part::Redacted, [Unneeded, Unneeded, Omitted, Omitted]),
-        ("openai_chat", "openrouter", Part::Thinking, [Verbatim, Verbatim, Omitted, Omitted]),
-        ("openai_chat", "openrouter", Part::Redacted, [Verbatim, Verbatim, Omitted, Omitted]),
-        ("openai_chat", "litellm", Part::Thinking, [Verbatim, Verbatim, Omitted, Omitted]),
-        ("openai_chat", "litellm", Part::CallSignature, [Verbatim, Verbatim, Skipped, Unneeded]),
-        ("openai_chat", "google", Part::Thinking, [Unneeded, Unneeded, Omitted, Omitted]),
-        ("openai_chat", "google", Part::CallSignature, [Verbatim, Verbatim, Skipped, Unneeded]),
+    const CELLS: &[(&str, &str, PastPart, [Treatment; 4])] = &[
+        ("anthropic", "", PastPart::Thinking, [Verbatim, Verbatim, Omitted, Omitted]),
+        ("anthropic", "", PastPart::Redacted, [Verbatim, Verbatim, Omitted, Omitted]),
+        ("anthropic", "", PastPart::CallSignature, [Unneeded; 4]),
+        ("anthropic", "", PastPart::TextSignature, [Unneeded; 4]),
+        ("gemini", "", PastPart::Thinking, [Unneeded, Unneeded, Omitted, Omitted]),
+        ("gemini", "", PastPart::Redacted, [Unneeded, Unneeded, Omitted, Omitted]),
+        ("gemini", "", PastPart::CallSignature, [Verbatim, Verbatim, Skipped, Unneeded]),
+        ("gemini", "", PastPart::TextSignature, [Verbatim, Verbatim, Unneeded, Unneeded]),
+        ("openai_responses", "", PastPart::Thinking, [Verbatim, Verbatim, Omitted, Omitted]),
+        ("openai_responses", "", PastPart::Redacted, [Verbatim, Verbatim, Omitted, Omitted]),
+        ("openai_responses", "", PastPart::CallSignature, [Unneeded; 4]),
+        ("openai_responses", "", PastPart::TextSignature, [Verbatim, Verbatim, Unneeded, Unneeded]),
+        ("ollama", "", PastPart::Thinking, [Text, Unneeded, Omitted, Omitted]),
+        ("ollama", "", PastPart::Redacted, [Unneeded, Unneeded, Omitted, Omitted]),
+        ("ollama", "", PastPart::CallSignature, [Unneeded; 4]),
+        ("ollama", "", PastPart::TextSignature, [Unneeded; 4]),
+        ("openai_chat", "ollama", PastPart::Thinking, [Text, Text, Omitted, Omitted]),
+        ("openai_chat", "openai", PastPart::Thinking, [Unneeded, Unneeded, Omitted, Omitted]),
+        ("openai_chat", "openai", PastPart::CallSignature, [Unneeded; 4]),
+        ("openai_chat", "deepseek-r1", PastPart::Thinking, [Unneeded, Unneeded, Omitted, Omitted]),
+        ("openai_chat", "deepseek-v4", PastPart::Thinking, [Text, Text, Omitted, Omitted]),
+        ("openai_chat", "vllm", PastPart::Thinking, [Text, Text, Omitted, Omitted]),
+        ("openai_chat", "glm", PastPart::Thinking, [Text, Text, Omitted, Omitted]),
+        ("openai_chat", "mistral", PastPart::Thinking, [Text, Text, Omitted, Omitted]),
+        ("openai_chat", "think-tags", PastPart::Thinking, [Text, Unneeded, Omitted, Omitted]),
+        ("openai_chat", "think-tags", PastPart::Redacted, [Unneeded, Unneeded, Omitted, Omitted]),
+        ("openai_chat", "openrouter", PastPart::Thinking, [Verbatim, Verbatim, Omitted, Omitted]),
+        ("openai_chat", "openrouter", PastPart::Redacted, [Verbatim, Verbatim, Omitted, Omitted]),
+        ("openai_chat", "litellm", PastPart::Thinking, [Verbatim, Verbatim, Omitted, Omitted]),
+        ("openai_chat", "litellm", PastPart::CallSignature, [Verbatim, Verbatim, Skipped, Unneeded]),
+        ("openai_chat", "google", PastPart::Thinking, [Unneeded, Unneeded, Omitted, Omitted]),
+        ("openai_chat", "google", PastPart::CallSignature, [Verbatim, Verbatim, Skipped, Unneeded]),
     ];
 
     /// Covers: S4-20, C-1, C-17

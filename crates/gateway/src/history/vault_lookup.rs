@@ -13,7 +13,7 @@ use throughline_codec::dialects::profile::Treatment;
 use crate::gateway::Gateway;
 use crate::history::adapt::open_turn;
 use crate::history::recall::{is_thinking, key_of, kind_of, signature_of};
-use crate::history::replay_table::{self, Maker, Part, Position};
+use crate::history::replay_table::{self, Maker, PastPart, Position};
 use crate::history::turn_position::{RepeatedTexts, TurnPosition, TurnPositions};
 use crate::relay::call_ids::looks_random;
 use crate::thinking::vault::{Lookup, Scope, StoredTurn, VaultKey};
@@ -213,9 +213,9 @@ impl Gateway {
                     at,
                     turn_position: TurnPosition::default(),
                     lacks_thinking: self.may_lack_thinking(attempt, content),
-                    reads_thinking: is_checked && thinks && wants(Part::Thinking, position),
+                    reads_thinking: is_checked && thinks && wants(PastPart::Thinking, position),
                     lacks_signature: is_checked
-                        && wants(Part::CallSignature, position)
+                        && wants(PastPart::CallSignature, position)
                         && content.iter().any(is_bare_call),
                     unknown: self.unknown_thoughts(content),
                 };

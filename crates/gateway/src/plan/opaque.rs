@@ -19,7 +19,7 @@ use crate::gateway::Gateway;
 use crate::history::adapt::CALL_UNSIGNED;
 use crate::history::client_paths::ClientPaths;
 use crate::history::recall::{ClientKeys, PastBlock, Recall, client_key, is_thinking};
-use crate::history::replay_table::{self, Maker, Part, Position};
+use crate::history::replay_table::{self, Maker, PastPart, Position};
 use crate::history::turn_position::TurnPosition;
 use crate::history::vault_lookup::{DroppedParts, WithheldPart};
 use crate::plan::cache_breakpoints::remove_in_place;
@@ -311,7 +311,7 @@ impl Gateway {
 /// Whether a backend accepts a skip-validation signature for calls of other makers.
 pub(crate) fn has_skip_signature(backend: &Backend) -> bool {
     let profile = backend.profile;
-    let (kind, position) = (Part::CallSignature, Position::OpenLoop);
+    let (kind, position) = (PastPart::CallSignature, Position::OpenLoop);
     let foreign = replay_table::treat(profile, kind, Maker::Foreign, position);
     foreign == Treatment::Skipped
 }
@@ -319,7 +319,7 @@ pub(crate) fn has_skip_signature(backend: &Backend) -> bool {
 /// Whether a backend reads its own thinking at all.
 fn reads_thinking(backend: &Backend) -> bool {
     let profile = backend.profile;
-    let (kind, position) = (Part::Thinking, Position::OpenLoop);
+    let (kind, position) = (PastPart::Thinking, Position::OpenLoop);
     let own = replay_table::treat(profile, kind, Maker::Same, position);
     own != Treatment::Unneeded
 }

@@ -19,7 +19,7 @@ use crate::relay::{Relay, SentRequest, SignatureForm};
 use crate::reply::edits::ReplyEdit;
 use crate::reply::passthrough::{ReplyEncoding, Shape};
 use crate::reply::repair::RepairReply;
-use crate::thinking::memory::Outcome;
+use crate::thinking::memory::BlockOutcome;
 use crate::turn::Attempt;
 use crate::turn::log::BlockRecord;
 use crate::unix_ms;
@@ -107,7 +107,8 @@ impl Plan for OpaquePlan {
     ) -> ReplyFuture<'a> {
         let Self { decision, blocks, tried, asked_model, turn_position, .. } = *self;
         let request = attempt.request;
-        let accepted = |key: &_| Outcome { key: *key, tried: true, prefix: None, dropped: None };
+        let accepted =
+            |key: &_| BlockOutcome { key: *key, tried: true, prefix: None, dropped: None };
         let outcomes: Vec<_> = tried.iter().map(accepted).collect();
         if request.in_conversation && !outcomes.is_empty() {
             let (session, target) = (decision.session, &decision.target);

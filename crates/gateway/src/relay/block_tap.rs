@@ -12,7 +12,7 @@ use crate::relay::settle::Dropped;
 use crate::relay::turn_recorder::TurnRecorder;
 use crate::reply::passthrough::Tap;
 use crate::thinking::capture::Capture;
-use crate::thinking::memory::Outcome;
+use crate::thinking::memory::BlockOutcome;
 use crate::turn::ledger::{Closing, Ledger};
 use crate::unix_ms;
 
@@ -138,7 +138,7 @@ fn observe(
 }
 
 /// Updates the plan with what the provider reports, and returns the outcomes to remember.
-fn settle(plan: &mut OutlinedPlan, transformations: &[Transformation]) -> Vec<Outcome> {
+fn settle(plan: &mut OutlinedPlan, transformations: &[Transformation]) -> Vec<BlockOutcome> {
     let dropped = Dropped::read(transformations);
     let mut outcomes = Vec::new();
     for (at, sent) in plan.sent_blocks() {

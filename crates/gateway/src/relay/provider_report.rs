@@ -6,7 +6,7 @@ use throughline_canonical::Transformation;
 use crate::history::adapt;
 use crate::relay::SentRequest;
 use crate::relay::settle::{Dropped, SentBlock, count_omitted};
-use crate::thinking::memory::{Outcome, TargetIdentity};
+use crate::thinking::memory::{BlockOutcome, TargetIdentity};
 use crate::turn::log::BlockRecord;
 
 /// The signed parts that were sent, and their target.
@@ -21,7 +21,7 @@ impl SentRequest {
     pub(crate) fn settle(
         &mut self,
         transformations: &[Transformation],
-    ) -> Option<(TargetIdentity, Vec<Outcome>)> {
+    ) -> Option<(TargetIdentity, Vec<BlockOutcome>)> {
         let thinking = self.sent_thinking.take()?;
         let dropped = Dropped::read(transformations);
         let mut outcomes = Vec::new();

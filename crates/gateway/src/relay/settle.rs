@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use throughline_canonical::{BlockKey, Fate, Loss, Prefix, Reason, Transformation};
 use throughline_codec::dialects::blocks::dropped_reason;
 
-use crate::thinking::memory::Outcome;
+use crate::thinking::memory::BlockOutcome;
 
 /// One sent block.
 #[derive(Clone, Copy, Debug)]
@@ -33,7 +33,7 @@ impl Dropped {
     }
 
     /// The fate of a block, and the outcome to remember.
-    pub(crate) fn settle(&self, block: &SentBlock) -> (Fate, Option<Reason>, Option<Outcome>) {
+    pub(crate) fn settle(&self, block: &SentBlock) -> (Fate, Option<Reason>, Option<BlockOutcome>) {
         let dropped = self.0.get(&block.position).copied();
         let tried = block.fate == Fate::Tried;
         let (fate, reason) = match dropped {
@@ -43,7 +43,7 @@ impl Dropped {
             None => (block.fate, block.reason),
         };
         let informative = tried || dropped.is_some() || block.prefix.is_some();
-        let outcome = block.key.filter(|_| informative).map(|key| Outcome {
+        let outcome = block.key.filter(|_| informative).map(|key| BlockOutcome {
             key,
             tried,
             prefix: block.prefix,

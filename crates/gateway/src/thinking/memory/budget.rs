@@ -3,7 +3,7 @@
 
 use throughline_canonical::BlockKey;
 
-use super::State;
+use super::MemoryState;
 use crate::thinking::lineage::LineageId;
 use crate::thinking::store::Change;
 use crate::thinking::writer::Changes;
@@ -15,7 +15,7 @@ pub(super) const STATUS_BYTES: usize = 120;
 pub(super) const LINEAGE_BYTES: usize = 320;
 pub(super) const SESSION_BYTES: usize = 120;
 
-impl State {
+impl MemoryState {
     pub(super) fn bytes(&self) -> usize {
         self.blocks.len() * BLOCK_BYTES
             + self.statuses * STATUS_BYTES

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use throughline_canonical::{BlockKey, Origin, Reason};
 
-use super::{Question, State, Verdict};
+use super::{MemoryState, Question, Verdict};
 use crate::settings::{Policy, Unknown};
 use crate::thinking::store::BlockStatus;
 use crate::thinking::writer::Changes;
 
-impl State {
+impl MemoryState {
     pub(super) fn verdict(
         &mut self,
         question: &Question<'_>,

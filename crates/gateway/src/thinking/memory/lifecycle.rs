@@ -5,7 +5,7 @@ use std::collections::HashSet;
 
 use throughline_canonical::BlockKey;
 
-use super::{Question, Session, State};
+use super::{MemoryState, Question, Session};
 use crate::thinking::lineage::LineageId;
 use crate::thinking::store::{Change, StoredSession};
 use crate::thinking::writer::Changes;
@@ -19,7 +19,7 @@ pub(super) struct Summary {
     pub(super) orphaned: usize,
 }
 
-impl State {
+impl MemoryState {
     /// The session number of a request. A backend switch increments it.
     pub(super) fn session(&mut self, question: &Question<'_>, changes: &Changes) -> u64 {
         let backend = &question.target.backend;

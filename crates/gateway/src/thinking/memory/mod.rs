@@ -31,12 +31,12 @@ use self::statuses::Statuses;
 /// The thinking memory.
 #[derive(Debug)]
 pub struct Memory {
-    state: Mutex<State>,
+    state: Mutex<MemoryState>,
     changes: Changes,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct MemoryState {
     blocks: HashMap<BlockKey, Record>,
     lineages: HashMap<LineageId, Conversation>,
     sessions: HashMap<SessionTag, Session>,
@@ -156,7 +156,7 @@ pub enum Verdict {
 impl Memory {
     /// A memory with the content of a store. It reports its changes to `changes`.
     pub fn new(snapshot: Snapshot, changes: Changes) -> Self {
-        let mut state = State::default();
+        let mut state = MemoryState::default();
         for (id, stored) in snapshot.sessions {
             state.sessions.insert(id, Session { stored, holders: 0 });
         }
@@ -273,7 +273,7 @@ impl Memory {
         lineage: Lineage,
         session: u64,
         target: &TargetIdentity,
-        outcomes: &[Outcome],
+        outcomes: &[BlockOutcome],
         now: u64,
     ) {
         let mut refused = Vec::new();
@@ -374,7 +374,7 @@ impl Memory {
 
 /// What a target did with one block.
 #[derive(Clone, Copy, Debug)]
-pub struct Outcome {
+pub struct BlockOutcome {
     /// Its key.
     pub key: BlockKey,
     /// Whether its maker was unknown.
@@ -412,7 +412,7 @@ fn add(domains: &mut Vec<Arc<str>>, domain: &Arc<str>) {
     }
 }
 
-impl State {
+impl MemoryState {
     /// Finds or adds a conversation and marks it as last used.
     fn lineage(&mut self, lineage: Lineage, now: u64, changes: &Changes) {
         self.touch(lineage);
@@ -474,7 +474,7 @@ impl State {
         }
     }
 
-    /// As [`State::set_status`], but does not report the change. Returns whether block and
+    /// As [`MemoryState::set_status`], but does not report the change. Returns whether block and
     /// conversation are known.
     fn put_status(&mut self, lineage: LineageId, key: BlockKey, status: BlockStatus) -> bool {
         let Some(conversation) = self.lineages.get_mut(&lineage) else {

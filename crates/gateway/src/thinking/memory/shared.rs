@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use throughline_canonical::BlockKey;
 
-use super::{Memory, Record, Session, State};
+use super::{Memory, MemoryState, Record, Session};
 use crate::thinking::lineage::{Lineage, SessionTag};
 use crate::thinking::store::{Found, Search, StoredBlock, StoredSession};
 
@@ -62,7 +62,7 @@ impl Memory {
     }
 }
 
-impl State {
+impl MemoryState {
     /// Takes over a session, unless this instance has seen a later switch.
     fn merge_session(&mut self, tag: SessionTag, found: StoredSession) {
         let Some(known) = self.sessions.get_mut(&tag) else {

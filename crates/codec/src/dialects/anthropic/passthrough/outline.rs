@@ -182,7 +182,7 @@ impl Outline {
         if let Err(error) = std::str::from_utf8(body) {
             return Err(malformed(JsonError::NotUtf8(error.valid_up_to())));
         }
-        let mut reader = Reader { body, outline: Self::default(), tool_ids: Vec::new() };
+        let mut reader = OutlineReader { body, outline: Self::default(), tool_ids: Vec::new() };
         reader.read(depth)?;
         let mut ids = reader.tool_ids;
         let all = ids.len();
@@ -253,13 +253,13 @@ fn expected(path: &str, what: &str, found: Kind) -> Fault {
     Fault::at(path, format!("expected {what}, found {found}"))
 }
 
-struct Reader<'a> {
+struct OutlineReader<'a> {
     body: &'a [u8],
     outline: Outline,
     tool_ids: Vec<&'a [u8]>,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> OutlineReader<'a> {
     fn read(&mut self, depth: usize) -> Result<(), Fault> {
         let mut cursor = Cursor::new(self.body, depth);
         let start = cursor.start();

@@ -3,7 +3,8 @@
 use super::super::address::Method;
 use super::super::names;
 use crate::dialects::opaque_outline::{
-    Member, OpaqueKind, OpaqueOutline, OpaquePart, Part, Room, Signature, members, spans, wholes,
+    Member, OpaqueKind, OpaqueOutline, OpaquePart, RemovablePart, Room, Signature, members, spans,
+    wholes,
 };
 use crate::json::{JsonError, Kind, Span, slice, text};
 
@@ -90,7 +91,7 @@ fn read_content(
             members: members(body, span.start)?,
             span,
             at: (at, index),
-            part: Part::new(list, index),
+            part: RemovablePart::new(list, index),
         };
         if part.thinks(body) {
             open = part.thought(open, outline);
@@ -114,7 +115,7 @@ struct PartOf<'a> {
     members: Vec<Member<'a>>,
     span: Span,
     at: (usize, usize),
-    part: Part,
+    part: RemovablePart,
 }
 
 impl PartOf<'_> {
@@ -142,7 +143,7 @@ impl PartOf<'_> {
         }
         let signature = signature.map(|(at, member)| Signature {
             value: member.value.clone(),
-            part: Part::new(
+            part: RemovablePart::new(
                 outline.add_container(wholes(&self.members), Some(self.part), None),
                 at,
             ),
@@ -171,7 +172,7 @@ impl PartOf<'_> {
         }
         let signature = signature.map(|(at, member)| Signature {
             value: member.value.clone(),
-            part: Part::new(
+            part: RemovablePart::new(
                 outline.add_container(wholes(&self.members), Some(self.part), None),
                 at,
             ),

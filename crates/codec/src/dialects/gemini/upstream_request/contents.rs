@@ -15,7 +15,7 @@ pub(crate) fn write(
     variant: Variant,
     losses: &mut Vec<Loss>,
 ) -> (String, Vec<String>) {
-    let mut writer = Writer {
+    let mut writer = ContentsWriter {
         variant,
         losses,
         names: HashMap::new(),
@@ -52,7 +52,7 @@ struct Content {
     parts: Vec<String>,
 }
 
-struct Writer<'a, 'l> {
+struct ContentsWriter<'a, 'l> {
     variant: Variant,
     losses: &'l mut Vec<Loss>,
     /// The tool of each call.
@@ -62,7 +62,7 @@ struct Writer<'a, 'l> {
     waiting: Vec<String>,
 }
 
-impl<'a> Writer<'a, '_> {
+impl<'a> ContentsWriter<'a, '_> {
     /// Writes a system message in the conversation as part of a user message: there is no such
     /// role.
     fn system(&mut self, message: &'a Message, system: &mut Vec<String>) {

@@ -18,7 +18,8 @@ pub(super) fn read(
     let Some(messages) = root.get("messages") else {
         return Ok(true);
     };
-    let mut reader = Reader { request, losses, calls: 0, open: Vec::new(), in_results: false };
+    let mut reader =
+        MessageReader { request, losses, calls: 0, open: Vec::new(), in_results: false };
     let mut silent = true;
     for message in messages.elements()? {
         reader.message(&message)?;
@@ -66,7 +67,7 @@ fn picture(text: &str) -> Option<(&str, &str)> {
     Some((known.map_or("image/png", |(_, kind)| kind), text))
 }
 
-struct Reader<'a> {
+struct MessageReader<'a> {
     request: &'a mut Request,
     losses: &'a mut Vec<Loss>,
     /// Number of calls so far.
@@ -77,7 +78,7 @@ struct Reader<'a> {
     in_results: bool,
 }
 
-impl Reader<'_> {
+impl MessageReader<'_> {
     fn message(&mut self, message: &Node<'_>) -> Result<(), Fault> {
         message.object()?;
         let role = message.need("role")?;

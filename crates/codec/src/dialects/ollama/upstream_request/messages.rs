@@ -11,7 +11,8 @@ use crate::dialects::shared::losses::{Losses, foreign_block};
 
 /// Writes the system texts and the conversation.
 pub(super) fn write(request: &Request, losses: &mut Losses) -> Vec<Value> {
-    let mut writer = Writer { out: Vec::new(), losses, thinking_omitted: 0, names: HashMap::new() };
+    let mut writer =
+        MessageWriter { out: Vec::new(), losses, thinking_omitted: 0, names: HashMap::new() };
     for text in &request.system {
         writer.out.push(json!({"role": "system", "content": text}));
     }
@@ -26,7 +27,7 @@ pub(super) fn write(request: &Request, losses: &mut Losses) -> Vec<Value> {
     writer.out
 }
 
-struct Writer<'a> {
+struct MessageWriter<'a> {
     out: Vec<Value>,
     losses: &'a mut Losses,
     /// Number of thinking blocks that could not be sent.
@@ -63,7 +64,7 @@ impl MessageParts {
     }
 }
 
-impl<'a> Writer<'a> {
+impl<'a> MessageWriter<'a> {
     fn message(&mut self, message: &'a Message) {
         match message.role {
             Role::System => {

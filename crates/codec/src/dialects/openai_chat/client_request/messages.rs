@@ -21,7 +21,7 @@ pub(super) fn read(
     request: &mut Request,
     losses: &mut Vec<Loss>,
 ) -> Result<(), Fault> {
-    let mut reader = Reader {
+    let mut reader = MessageReader {
         request,
         losses,
         calls: 0,
@@ -37,7 +37,7 @@ pub(super) fn read(
     if any { Ok(()) } else { Err(messages.refuse("is empty")) }
 }
 
-struct Reader<'a> {
+struct MessageReader<'a> {
     request: &'a mut Request,
     losses: &'a mut Vec<Loss>,
     /// Number of calls so far.
@@ -50,7 +50,7 @@ struct Reader<'a> {
     breakpoints: Vec<(usize, CacheTime)>,
 }
 
-impl Reader<'_> {
+impl MessageReader<'_> {
     fn message(&mut self, message: &Node<'_>) -> Result<(), Fault> {
         message.object()?;
         let role = message.need("role")?;

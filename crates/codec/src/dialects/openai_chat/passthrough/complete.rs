@@ -12,7 +12,7 @@ const KEPT: [&str; 3] = [REASONING_CONTENT, REASONING, "reasoning_details"];
 
 /// Completes the body; `None` if nothing is missing.
 pub(super) fn write(body: &[u8], variant: &Variant) -> Lossy<Option<Vec<u8>>> {
-    let mut writer = Writer { body, variant, edits: Edits::default(), losses: Vec::new() };
+    let mut writer = BodyCompleter { body, variant, edits: Edits::default(), losses: Vec::new() };
     let wants = variant.nine_letters || is_plain(variant.replay);
     // The provider rejects malformed requests.
     if !wants || writer.request().is_err() || writer.edits.is_empty() {
@@ -32,14 +32,14 @@ fn is_plain(replay: Replay) -> bool {
     )
 }
 
-struct Writer<'a> {
+struct BodyCompleter<'a> {
     body: &'a [u8],
     variant: &'a Variant,
     edits: Edits,
     losses: Vec<Loss>,
 }
 
-impl Writer<'_> {
+impl BodyCompleter<'_> {
     fn request(&mut self) -> Result<(), JsonError> {
         let body = self.body;
         let top = members(body, body.len() - body.trim_ascii_start().len())?;

@@ -6,8 +6,8 @@
 use std::borrow::Cow;
 
 use crate::dialects::opaque_outline::{
-    Bare, Member, OpaqueKind, OpaqueOutline, OpaquePart, Part, Room, Signature, find, find_text,
-    members, spans, wholes,
+    Bare, Member, OpaqueKind, OpaqueOutline, OpaquePart, RemovablePart, Room, Signature, find,
+    find_text, members, spans, wholes,
 };
 use crate::json::{JsonError, Kind, Span, number, text};
 
@@ -40,7 +40,7 @@ pub(super) fn read(body: &[u8]) -> Result<OpaqueOutline, JsonError> {
                 outline.add_assistant(at);
                 let holder = outline.add_container(wholes(&message), None, None);
                 let mut reader =
-                    Reader { body, at, message: &message, holder, outline: &mut outline };
+                    MessageOutliner { body, at, message: &message, holder, outline: &mut outline };
                 reader.reasoning()?;
                 reader.content()?;
                 reader.nothing_else(&span);
@@ -53,7 +53,7 @@ pub(super) fn read(body: &[u8]) -> Result<OpaqueOutline, JsonError> {
 }
 
 /// Reads one assistant message.
-struct Reader<'r, 'a> {
+struct MessageOutliner<'r, 'a> {
     body: &'a [u8],
     at: usize,
     message: &'r [Member<'a>],
@@ -61,7 +61,7 @@ struct Reader<'r, 'a> {
     outline: &'r mut OpaqueOutline,
 }
 
-impl Reader<'_, '_> {
+impl MessageOutliner<'_, '_> {
     fn opaque(&mut self, index: usize, kind: OpaqueKind) -> &mut OpaquePart {
         self.outline.parts.push(OpaquePart::new((self.at, index), kind));
         let last = self.outline.parts.len() - 1;
@@ -73,7 +73,7 @@ impl Reader<'_, '_> {
         let first = self.outline.parts.len();
         for name in ["reasoning_details", "thinking_blocks"] {
             if let Some((at, list)) = find(self.message, name) {
-                let part = Part::new(self.holder, at);
+                let part = RemovablePart::new(self.holder, at);
                 if self.outline.parts.len() > first {
                     self.outline.parts[first].whole.push(part);
                 } else if list.kind == Kind::Array {
@@ -87,7 +87,7 @@ impl Reader<'_, '_> {
             if self.outline.parts.len() == first {
                 self.plain(name);
             } else if let Some((at, _)) = find_text(self.message, name) {
-                let part = Part::new(self.holder, at);
+                let part = RemovablePart::new(self.holder, at);
                 self.outline.parts[first].whole.push(part);
             }
         }
@@ -100,7 +100,7 @@ impl Reader<'_, '_> {
     /// Records reasoning as plain text.
     fn plain(&mut self, name: &str) {
         if let Some((at, member)) = find_text(self.message, name) {
-            let part = Part::new(self.holder, at);
+            let part = RemovablePart::new(self.holder, at);
             let opaque = self.opaque(0, OpaqueKind::Thinking);
             opaque.texts.push(member.value.clone());
             opaque.whole.push(part);
@@ -108,7 +108,7 @@ impl Reader<'_, '_> {
     }
 
     /// Records reasoning in pieces. Pieces of a stream with the same kind and index are one.
-    fn details(&mut self, list: &Member<'_>, part: Part) -> Result<(), JsonError> {
+    fn details(&mut self, list: &Member<'_>, part: RemovablePart) -> Result<(), JsonError> {
         let details = list.elements(self.body)?;
         let holder = self.outline.add_container(spans(&details), Some(part), None);
         let mut last = None;
@@ -128,7 +128,7 @@ impl Reader<'_, '_> {
                     continue;
                 }
             };
-            let here = Part::new(holder, index);
+            let here = RemovablePart::new(holder, index);
             let content = find_text(&detail, content);
             let signed = match kind {
                 OpaqueKind::Redacted => content,
@@ -136,7 +136,10 @@ impl Reader<'_, '_> {
             };
             let signature = signed.map(|(at, member)| Signature {
                 value: member.value.clone(),
-                part: Part::new(self.outline.add_container(wholes(&detail), Some(here), None), at),
+                part: RemovablePart::new(
+                    self.outline.add_container(wholes(&detail), Some(here), None),
+                    at,
+                ),
             });
             let content = content.filter(|_| kind != OpaqueKind::Redacted);
             if content.is_none() && signature.is_none() {
@@ -190,14 +193,17 @@ impl Reader<'_, '_> {
                     texts.push(text.value.clone());
                 }
             }
-            let within = Part::new(self.holder, at);
+            let within = RemovablePart::new(self.holder, at);
             let list = *list.get_or_insert_with(|| {
                 self.outline.add_container(spans(&chunks), Some(within), Some(FILLER))
             });
-            let here = Part::new(list, index);
+            let here = RemovablePart::new(list, index);
             let signature = find_text(&chunk, "signature").map(|(at, member)| Signature {
                 value: member.value.clone(),
-                part: Part::new(self.outline.add_container(wholes(&chunk), Some(here), None), at),
+                part: RemovablePart::new(
+                    self.outline.add_container(wholes(&chunk), Some(here), None),
+                    at,
+                ),
             });
             let opaque = self.opaque(index, OpaqueKind::Thinking);
             opaque.texts = texts;
@@ -238,14 +244,14 @@ impl Reader<'_, '_> {
             if *kind != Kind::Object {
                 continue;
             }
-            let within = Part::new(self.holder, at);
+            let within = RemovablePart::new(self.holder, at);
             let mut found = None;
             for path in CALL_SIGNATURES {
                 if found.is_none() && reaches(self.body, span, path)? {
                     let list = *holder.get_or_insert_with(|| {
                         self.outline.add_container(spans(&calls), Some(within), None)
                     });
-                    found = self.signature(span, path, Part::new(list, index))?;
+                    found = self.signature(span, path, RemovablePart::new(list, index))?;
                 }
             }
             let call = members(self.body, span.start)?;
@@ -270,7 +276,7 @@ impl Reader<'_, '_> {
         &mut self,
         object: &Span,
         path: &[&str],
-        within: Part,
+        within: RemovablePart,
     ) -> Result<Option<Signature>, JsonError> {
         let (mut object, mut within) = (object.clone(), within);
         for (step, name) in path.iter().enumerate() {
@@ -278,8 +284,10 @@ impl Reader<'_, '_> {
             let Some((at, member)) = find(&members, name) else {
                 return Ok(None);
             };
-            within =
-                Part::new(self.outline.add_container(wholes(&members), Some(within), None), at);
+            within = RemovablePart::new(
+                self.outline.add_container(wholes(&members), Some(within), None),
+                at,
+            );
             if step + 1 == path.len() {
                 return Ok(Some(Signature { value: member.value.clone(), part: within }));
             }

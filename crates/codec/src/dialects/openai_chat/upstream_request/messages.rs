@@ -23,7 +23,7 @@ pub(super) fn write(
     breakpoints: &PartBreakpoints<'_>,
     losses: &mut Vec<Loss>,
 ) -> Vec<Value> {
-    let mut writer = Writer {
+    let mut writer = MessageWriter {
         variant,
         breakpoints,
         thinks: request.thinking.amount != Some(Amount::Off),
@@ -59,7 +59,7 @@ pub(super) fn write(
 /// A block with its breakpoint for the prompt cache.
 type BlockAndBreakpoint<'a> = (&'a Block, Option<CacheTime>);
 
-struct Writer<'a> {
+struct MessageWriter<'a> {
     variant: &'static Variant,
     breakpoints: &'a PartBreakpoints<'a>,
     /// Whether the model may think.
@@ -72,7 +72,7 @@ struct Writer<'a> {
     names: HashMap<&'a str, &'a str>,
 }
 
-impl<'a> Writer<'a> {
+impl<'a> MessageWriter<'a> {
     fn omitted(&mut self, part: LossSubject, reason: LossReason) {
         let loss = Loss::PartOmitted { part, reason };
         if !self.losses.contains(&loss) {

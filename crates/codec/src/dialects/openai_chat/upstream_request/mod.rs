@@ -19,7 +19,7 @@ mod messages;
 /// Writes a request.
 pub(super) fn write(request: &Request, target: &Target<'_>) -> Lossy<Outgoing> {
     let variant = target.profile.chat();
-    let mut writer = Writer { variant, body: Map::new(), losses: Vec::new() };
+    let mut writer = RequestWriter { variant, body: Map::new(), losses: Vec::new() };
     writer.body.insert("model".to_owned(), target.model.into());
     let member = if variant.official { PROMPT_CACHE_BREAKPOINT } else { CACHE_CONTROL };
     let breakpoints = PartBreakpoints::new(request, target, member, &mut writer.losses);
@@ -39,13 +39,13 @@ pub(super) fn write(request: &Request, target: &Target<'_>) -> Lossy<Outgoing> {
     }
 }
 
-struct Writer {
+struct RequestWriter {
     variant: &'static Variant,
     body: Map<String, Value>,
     losses: Vec<Loss>,
 }
 
-impl Writer {
+impl RequestWriter {
     /// Writes a member if this kind of server accepts it.
     fn put(&mut self, name: &'static str, value: impl Into<Value>) {
         if self.variant.takes(name) {

@@ -9,7 +9,7 @@ use crate::json::{decode, escape};
 /// An open item. All its texts are kept as escaped JSON.
 pub(super) struct Item {
     pub(super) position: u32,
-    pub(super) kind: Kind,
+    pub(super) kind: OutputKind,
     /// Empty until the client knows the item.
     pub(super) id: String,
     /// All bytes of a delta before its text; empty before the first delta.
@@ -25,14 +25,14 @@ pub(super) struct Item {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum OutputKind {
     Text,
     Refusal,
     Reasoning,
     Call,
 }
 
-impl Kind {
+impl OutputKind {
     pub(super) fn delta(self) -> &'static str {
         match self {
             Self::Text => "response.output_text.delta",
@@ -45,7 +45,7 @@ impl Kind {
 
 impl Item {
     /// An item without an index.
-    pub(super) fn new(kind: Kind) -> Self {
+    pub(super) fn new(kind: OutputKind) -> Self {
         Self {
             position: 0,
             kind,
@@ -64,9 +64,9 @@ impl Item {
         self.position = *items;
         *items += 1;
         let sort = match self.kind {
-            Kind::Text | Kind::Refusal => "msg",
-            Kind::Reasoning => "rs",
-            Kind::Call => "fc",
+            OutputKind::Text | OutputKind::Refusal => "msg",
+            OutputKind::Reasoning => "rs",
+            OutputKind::Call => "fc",
         };
         self.id = format!("{sort}_{identity}_{}", self.position);
     }
@@ -90,9 +90,9 @@ impl Item {
     pub(super) fn part_at(&self) -> String {
         let Self { id, position, .. } = self;
         let part = match self.kind {
-            Kind::Text | Kind::Refusal => ",\"content_index\":0",
-            Kind::Reasoning => ",\"summary_index\":0",
-            Kind::Call => "",
+            OutputKind::Text | OutputKind::Refusal => ",\"content_index\":0",
+            OutputKind::Reasoning => ",\"summary_index\":0",
+            OutputKind::Call => "",
         };
         format!(",\"item_id\":\"{id}\",\"output_index\":{position}{part}")
     }
@@ -100,12 +100,12 @@ impl Item {
     pub(super) fn part(&self) -> String {
         let text = &self.text;
         match self.kind {
-            Kind::Text => format!(
+            OutputKind::Text => format!(
                 "{{\"type\":\"output_text\",\"text\":\"{text}\",\"annotations\":[{}],\"logprobs\":[]}}",
                 self.annotations.join(",")
             ),
-            Kind::Refusal => format!("{{\"type\":\"refusal\",\"refusal\":\"{text}\"}}"),
-            Kind::Reasoning | Kind::Call => {
+            OutputKind::Refusal => format!("{{\"type\":\"refusal\",\"refusal\":\"{text}\"}}"),
+            OutputKind::Reasoning | OutputKind::Call => {
                 format!("{{\"type\":\"summary_text\",\"text\":\"{text}\"}}")
             }
         }
@@ -116,7 +116,7 @@ impl Item {
         // A new item is empty.
         let begun = status != "in_progress";
         match self.kind {
-            Kind::Text | Kind::Refusal => {
+            OutputKind::Text | OutputKind::Refusal => {
                 let part = if begun { self.part() } else { String::new() };
                 let phase = match signature.strip_prefix(PHASE) {
                     Some(phase) => format!(",\"phase\":\"{phase}\""),
@@ -127,7 +127,7 @@ impl Item {
                      \"role\":\"assistant\",\"content\":[{part}]{phase}}}"
                 )
             }
-            Kind::Reasoning => {
+            OutputKind::Reasoning => {
                 let part = if text.is_empty() { String::new() } else { self.part() };
                 let encrypted = if signature.is_empty() {
                     String::new()
@@ -139,7 +139,7 @@ impl Item {
                      \"summary\":[{part}]{encrypted}}}"
                 )
             }
-            Kind::Call => format!(
+            OutputKind::Call => format!(
                 "{{\"id\":\"{id}\",\"type\":\"function_call\",\"status\":\"{status}\",\
                  \"call_id\":\"{call}\",\"name\":\"{name}\",\"arguments\":\"{text}\"}}"
             ),

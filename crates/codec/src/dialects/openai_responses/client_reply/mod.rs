@@ -10,7 +10,7 @@ use throughline_canonical::{
     Block, BlockStart, Citation, Delta, EndDetails, EndReason, Event, Fault, Reply, Request, Usage,
 };
 
-use self::items::{Item, Kind, escaped};
+use self::items::{Item, OutputKind, escaped};
 pub(super) use self::response::usage;
 use self::response::{Ending, ResponseObject, error, settings};
 use super::{NAME, RepeatedMembers};
@@ -104,10 +104,10 @@ impl Writer {
 
     fn begin(&mut self, number: u32, block: &BlockStart<'_>, out: &mut Vec<u8>) {
         let kind = match block {
-            BlockStart::Text { .. } => Kind::Text,
-            BlockStart::Refusal { .. } => Kind::Refusal,
-            BlockStart::Thinking { .. } | BlockStart::Redacted { .. } => Kind::Reasoning,
-            BlockStart::ToolCall { .. } => Kind::Call,
+            BlockStart::Text { .. } => OutputKind::Text,
+            BlockStart::Refusal { .. } => OutputKind::Refusal,
+            BlockStart::Thinking { .. } | BlockStart::Redacted { .. } => OutputKind::Reasoning,
+            BlockStart::ToolCall { .. } => OutputKind::Call,
             BlockStart::Opaque { dialect, .. } if dialect == NAME => {
                 self.opaque.insert(number, String::new());
                 return;
@@ -115,7 +115,7 @@ impl Writer {
             // Clients cannot use items of another dialect.
             BlockStart::Opaque { .. } => return,
         };
-        self.refused |= kind == Kind::Refusal;
+        self.refused |= kind == OutputKind::Refusal;
         // A repeated index is another block.
         self.end_block(number, "completed", out);
         let mut item = Item::new(kind);
@@ -126,7 +126,7 @@ impl Writer {
         self.open.insert(number, item);
         // A text that stays empty only carries a signature, which this dialect has no member for.
         // Clients take the last message for the answer, so it must not become one.
-        if kind != Kind::Text {
+        if kind != OutputKind::Text {
             self.announce(number, out);
         }
         match block {
@@ -151,13 +151,13 @@ impl Writer {
         let sequence = &mut self.sequence;
         let (at, json) = (item.at(), item.json("in_progress"));
         write_event("response.output_item.added", &[&at, ",\"item\":", &json], sequence, out);
-        if matches!(item.kind, Kind::Text | Kind::Refusal) {
+        if matches!(item.kind, OutputKind::Text | OutputKind::Refusal) {
             let part = [&item.part_at(), ",\"part\":", &item.part()];
             write_event("response.content_part.added", &part, sequence, out);
         }
     }
 
-    fn item(&mut self, kind: Kind) -> Item {
+    fn item(&mut self, kind: OutputKind) -> Item {
         let mut item = Item::new(kind);
         item.assign_index(&self.constants.identity, &mut self.items);
         item
@@ -176,7 +176,7 @@ impl Writer {
         if item.delta.is_empty() {
             let (name, at) = (item.kind.delta(), item.part_at());
             item.delta = format!("event: {name}\ndata: {{\"type\":\"{name}\"{at},\"delta\":\"");
-            if item.kind == Kind::Reasoning {
+            if item.kind == OutputKind::Reasoning {
                 let (name, part) = ("response.reasoning_summary_part.added", item.part());
                 write_event(name, &[&at, ",\"part\":", &part], &mut self.sequence, out);
             }
@@ -187,7 +187,7 @@ impl Writer {
         out.extend_from_slice(item.delta.as_bytes());
         out.extend_from_slice(&item.text.as_bytes()[before..]);
         out.extend_from_slice(match item.kind {
-            Kind::Text => b"\",\"logprobs\":[],\"sequence_number\":",
+            OutputKind::Text => b"\",\"logprobs\":[],\"sequence_number\":",
             _ => b"\",\"sequence_number\":",
         });
         write_number(self.sequence, out);
@@ -211,7 +211,7 @@ impl Writer {
 
     /// Removes the item of a block that has ended.
     fn take_item(&mut self, number: u32, out: &mut Vec<u8>) -> Option<Item> {
-        let empty = |item: &Item| item.kind == Kind::Call && item.text.is_empty();
+        let empty = |item: &Item| item.kind == OutputKind::Call && item.text.is_empty();
         if self.open.get(&number).is_some_and(empty) {
             // Clients parse arguments as JSON, and an empty text is not JSON.
             self.grow(number, EMPTY_OBJECT, out);
@@ -240,8 +240,8 @@ impl Writer {
         let at = item.part_at();
         let text = item.text.as_str();
         match item.kind {
-            Kind::Text | Kind::Refusal => {
-                if item.kind == Kind::Refusal {
+            OutputKind::Text | OutputKind::Refusal => {
+                if item.kind == OutputKind::Refusal {
                     let words = [&at, ",\"refusal\":\"", text, "\""];
                     self.event("response.refusal.done", &words, out);
                 } else {
@@ -262,14 +262,14 @@ impl Writer {
                 }
                 self.event("response.content_part.done", &[&at, ",\"part\":", &item.part()], out);
             }
-            Kind::Reasoning if !item.delta.is_empty() => {
+            OutputKind::Reasoning if !item.delta.is_empty() => {
                 let text = [&at, ",\"text\":\"", text, "\""];
                 self.event("response.reasoning_summary_text.done", &text, out);
                 let part = [&at, ",\"part\":", &item.part()];
                 self.event("response.reasoning_summary_part.done", &part, out);
             }
-            Kind::Reasoning => {}
-            Kind::Call => {
+            OutputKind::Reasoning => {}
+            OutputKind::Call => {
                 let call = [&at, ",\"name\":\"", &item.name, "\",\"arguments\":\"", text, "\""];
                 self.event("response.function_call_arguments.done", &call, out);
             }
@@ -315,7 +315,7 @@ impl Writer {
             self.end_block(0, "completed", out);
         } else if self.items == 0 && self.had_empty_text {
             // The model said nothing at all.
-            self.open.insert(0, Item::new(Kind::Text));
+            self.open.insert(0, Item::new(OutputKind::Text));
             self.announce(0, out);
             self.end_block(0, ending.status, out);
         }
@@ -372,18 +372,21 @@ impl ReplyWriter for Writer {
         match event {
             Event::BlockDelta { index, delta } => match delta {
                 Delta::Text(text)
-                    if self.takes(*index, &[Kind::Text, Kind::Refusal, Kind::Reasoning]) =>
+                    if self.takes(
+                        *index,
+                        &[OutputKind::Text, OutputKind::Refusal, OutputKind::Reasoning],
+                    ) =>
                 {
                     self.grow(*index, text, out);
                 }
-                Delta::Thinking(text) if self.takes(*index, &[Kind::Reasoning]) => {
+                Delta::Thinking(text) if self.takes(*index, &[OutputKind::Reasoning]) => {
                     self.grow(*index, text, out);
                 }
-                Delta::ToolArguments(text) if self.takes(*index, &[Kind::Call]) => {
+                Delta::ToolArguments(text) if self.takes(*index, &[OutputKind::Call]) => {
                     self.grow(*index, text, out);
                 }
                 Delta::Signature(signature) => self.sign(*index, signature),
-                Delta::Citation(citation) if self.takes(*index, &[Kind::Text]) => {
+                Delta::Citation(citation) if self.takes(*index, &[OutputKind::Text]) => {
                     let cited = self.citations.entry(*index).or_default();
                     cited.push((**citation).clone());
                 }
@@ -450,7 +453,7 @@ impl ReplyWriter for Writer {
                 writer.done.push((writer.items, value.to_string()));
                 writer.items += 1;
             } else if let Some(mut item) = writer.whole_item(block) {
-                if item.kind == Kind::Call && item.text.is_empty() {
+                if item.kind == OutputKind::Call && item.text.is_empty() {
                     item.text.push_str(EMPTY_OBJECT);
                 }
                 // The last item was cut.
@@ -464,11 +467,11 @@ impl ReplyWriter for Writer {
         }
         let refused = reply.content.iter().any(declines);
         if let Some(words) = explained(reason, refused, &reply.details) {
-            let mut item = writer.item(Kind::Refusal);
+            let mut item = writer.item(OutputKind::Refusal);
             item.text = escaped(words);
             writer.done.push((item.position, item.json("completed")));
         } else if writer.items == 0 && reply.content.iter().any(is_empty_text) && ending.is_ok() {
-            let item = writer.item(Kind::Text);
+            let item = writer.item(OutputKind::Text);
             writer.done.push((item.position, item.json(status)));
         }
         let error = match (ending, &reply.fault) {
@@ -483,7 +486,7 @@ impl ReplyWriter for Writer {
 }
 
 impl Writer {
-    fn takes(&self, number: u32, kinds: &[Kind]) -> bool {
+    fn takes(&self, number: u32, kinds: &[OutputKind]) -> bool {
         let item = self.open.get(&number);
         item.is_some_and(|item| kinds.contains(&item.kind))
     }
@@ -498,17 +501,17 @@ impl Writer {
         };
         match block {
             Block::Text { text, signature, citations } => {
-                let mut item = with(self.item(Kind::Text), text, signed(signature))?;
+                let mut item = with(self.item(OutputKind::Text), text, signed(signature))?;
                 item.cite(citations);
                 Some(item)
             }
-            Block::Refusal { text } => with(self.item(Kind::Refusal), text, String::new()),
+            Block::Refusal { text } => with(self.item(OutputKind::Refusal), text, String::new()),
             Block::Thinking { text, signature } => {
-                with(self.item(Kind::Reasoning), text, signed(signature))
+                with(self.item(OutputKind::Reasoning), text, signed(signature))
             }
-            Block::Redacted { data } => with(self.item(Kind::Reasoning), "", escaped(data)),
+            Block::Redacted { data } => with(self.item(OutputKind::Reasoning), "", escaped(data)),
             Block::ToolCall { id, name, arguments, .. } => {
-                let mut item = self.item(Kind::Call);
+                let mut item = self.item(OutputKind::Call);
                 item.call = escaped(id);
                 item.name = escaped(name);
                 with(item, arguments, String::new())

@@ -4,8 +4,8 @@ use throughline_canonical::Role;
 
 use super::super::client_request::items::role_of;
 use crate::dialects::opaque_outline::{
-    Member, OpaqueKind, OpaqueOutline, OpaquePart, Part, Signature, find, find_text, members,
-    spans, wholes,
+    Member, OpaqueKind, OpaqueOutline, OpaquePart, RemovablePart, Signature, find, find_text,
+    members, spans, wholes,
 };
 use crate::json::{JsonError, Kind, Span, text};
 
@@ -25,7 +25,7 @@ pub(super) fn read(body: &[u8]) -> Result<OpaqueOutline, JsonError> {
     let mut led = None;
     for (at, (kind, span)) in items.into_iter().enumerate() {
         if kind == Kind::Object {
-            let part = Part::new(list, at);
+            let part = RemovablePart::new(list, at);
             led = item(body, &span, (part, at), led, &mut outline)?;
         }
     }
@@ -37,7 +37,7 @@ pub(super) fn read(body: &[u8]) -> Result<OpaqueOutline, JsonError> {
 fn item(
     body: &[u8],
     span: &Span,
-    (part, at): (Part, usize),
+    (part, at): (RemovablePart, usize),
     led: Option<usize>,
     outline: &mut OpaqueOutline,
 ) -> Result<Option<usize>, JsonError> {
@@ -65,7 +65,7 @@ fn item(
             if let (Some(opaque), Some((id, _))) = (led, find_text(&members, "id")) {
                 // The provider uses this id to demand the reasoning that led to the item.
                 let holder = outline.add_container(wholes(&members), Some(part), None);
-                outline.parts[opaque].whole.push(Part::new(holder, id));
+                outline.parts[opaque].whole.push(RemovablePart::new(holder, id));
             }
             return Ok(led);
         }
@@ -84,7 +84,7 @@ fn item(
     }
     let signature = encrypted.map(|(index, member)| Signature {
         value: member.value.clone(),
-        part: Part::new(outline.add_container(wholes(&members), Some(part), None), index),
+        part: RemovablePart::new(outline.add_container(wholes(&members), Some(part), None), index),
     });
     outline.parts.push(OpaquePart {
         texts,

@@ -7,7 +7,7 @@ use crate::json::{JsonError, Kind as Json, Span, each_member, inside, text, try_
 
 /// The kind of growing content, which also identifies the kind of item.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum ItemKind {
     Message,
     Refusal,
     Summary,
@@ -17,7 +17,7 @@ pub(super) enum Kind {
     Opaque,
 }
 
-impl Kind {
+impl ItemKind {
     /// Whether both belong to the same kind of item.
     pub(super) fn shares_item(self, other: Self) -> bool {
         let item = |kind| match kind {
@@ -32,7 +32,7 @@ impl Kind {
 /// The members of an item.
 #[derive(Default)]
 pub(super) struct ItemParts<'a> {
-    pub(super) kind: Kind,
+    pub(super) kind: ItemKind,
     pub(super) word: &'a [u8],
     pub(super) id: Option<Span>,
     pub(super) call_id: Option<Span>,
@@ -66,10 +66,10 @@ impl<'a> ItemParts<'a> {
             *slot = Some(span);
         })?;
         parts.kind = match parts.word {
-            b"message" => Kind::Message,
-            b"reasoning" => Kind::Reasoning,
-            b"function_call" => Kind::Call,
-            _ => Kind::Opaque,
+            b"message" => ItemKind::Message,
+            b"reasoning" => ItemKind::Reasoning,
+            b"function_call" => ItemKind::Call,
+            _ => ItemKind::Opaque,
         };
         Ok(parts)
     }

@@ -10,7 +10,7 @@ use throughline_canonical::{BlockStart, Delta, Event, Out};
 
 use super::super::{NAME, PHASE, annotations};
 use super::ItemPosition;
-use super::item_parts::{ItemParts, Kind, Part, each_part, joined, member};
+use super::item_parts::{ItemKind, ItemParts, Part, each_part, joined, member};
 use crate::dialects::shared::block_emitter::BlockEmitter;
 use crate::json::{JsonError, Span, each_element, inside, slice, text};
 
@@ -46,7 +46,7 @@ enum Key {
 /// An open item.
 #[derive(Debug)]
 struct Item {
-    kind: Kind,
+    kind: ItemKind,
     output_index: Option<u64>,
     id: Option<Box<[u8]>>,
     call_id: Option<Box<[u8]>>,
@@ -59,7 +59,7 @@ struct Item {
 struct OpenBlock {
     index: u32,
     /// The kind of its content.
-    kind: Kind,
+    kind: ItemKind,
     /// Index of the growing part.
     part: u64,
     /// Whether this part has grown.
@@ -109,8 +109,8 @@ impl Items {
         self.keep_places(out);
         let mut item = Item::new(&parts, data, output_index);
         match parts.kind {
-            Kind::Call => self.start_call(&mut item, &parts, data, out),
-            Kind::Opaque => {
+            ItemKind::Call => self.start_call(&mut item, &parts, data, out),
+            ItemKind::Opaque => {
                 self.start(&mut item, opaque(&parts), 0, out);
             }
             // Other items start with their first content.
@@ -122,17 +122,17 @@ impl Items {
 
     /// Starts a part of a message.
     pub(super) fn part_added(&mut self, position: &ItemPosition<'_>, out: Out<'_>) {
-        if let Some(at) = self.find(Kind::Message, position)
-            && self.open[at].kind == Kind::Message
+        if let Some(at) = self.find(ItemKind::Message, position)
+            && self.open[at].kind == ItemKind::Message
         {
-            self.part(at, Kind::Message, position.part, out);
+            self.part(at, ItemKind::Message, position.part, out);
         }
     }
 
     /// Adds text to an item.
     pub(super) fn grow(
         &mut self,
-        kind: Kind,
+        kind: ItemKind,
         deltas: Deltas,
         position: &ItemPosition<'_>,
         text: Cow<'_, str>,
@@ -145,11 +145,11 @@ impl Items {
         if !self.open[at].kind.shares_item(kind) {
             return;
         }
-        self.refused |= kind == Kind::Refusal;
+        self.refused |= kind == ItemKind::Refusal;
         if !self.part(at, kind, position.part, out) {
             return;
         }
-        self.in_full |= kind == Kind::Reasoning;
+        self.in_full |= kind == ItemKind::Reasoning;
         let Some(block) = &mut self.open[at].block else {
             return;
         };
@@ -158,10 +158,10 @@ impl Items {
         }
         (block.grew, block.ever) = (true, true);
         let delta = match kind {
-            Kind::Message | Kind::Refusal => Delta::Text(text),
-            Kind::Summary | Kind::Reasoning => Delta::Thinking(text),
-            Kind::Call => Delta::ToolArguments(text),
-            Kind::Opaque => return,
+            ItemKind::Message | ItemKind::Refusal => Delta::Text(text),
+            ItemKind::Summary | ItemKind::Reasoning => Delta::Thinking(text),
+            ItemKind::Call => Delta::ToolArguments(text),
+            ItemKind::Opaque => return,
         };
         let index = block.index;
         out(Event::BlockDelta { index, delta });
@@ -193,9 +193,9 @@ impl Items {
             item.phase = Some(text(data, phase).into_owned());
         }
         match parts.kind {
-            Kind::Reasoning => self.reasoning_done(&mut item, &parts, data, out)?,
-            Kind::Message => self.message_done(&mut item, &parts, data, out)?,
-            Kind::Call => self.call_done(&mut item, &parts, data, out),
+            ItemKind::Reasoning => self.reasoning_done(&mut item, &parts, data, out)?,
+            ItemKind::Message => self.message_done(&mut item, &parts, data, out)?,
+            ItemKind::Call => self.call_done(&mut item, &parts, data, out),
             _ => {
                 if item.block.is_none() {
                     self.start(&mut item, opaque(&parts), 0, out);
@@ -324,12 +324,13 @@ impl Items {
 
     /// Emits a citation.
     pub(super) fn cited(&mut self, position: &ItemPosition<'_>, annotation: &[u8], out: Out<'_>) {
-        let found =
-            self.find(Kind::Message, position).filter(|at| self.open[*at].kind == Kind::Message);
+        let found = self
+            .find(ItemKind::Message, position)
+            .filter(|at| self.open[*at].kind == ItemKind::Message);
         let Some(at) = found else {
             return;
         };
-        self.part(at, Kind::Message, position.part, out);
+        self.part(at, ItemKind::Message, position.part, out);
         if let Some(block) = &mut self.open[at].block
             && let Some(delta) = annotations::read(annotation)
         {
@@ -391,11 +392,11 @@ impl Items {
     }
 
     /// Continues with a part of an item. Returns whether it may grow.
-    fn part(&mut self, at: usize, kind: Kind, part: u64, out: Out<'_>) -> bool {
+    fn part(&mut self, at: usize, kind: ItemKind, part: u64, out: Out<'_>) -> bool {
         let item = &mut self.open[at];
         match (kind, &mut item.block) {
-            (Kind::Call | Kind::Opaque, block) => return block.is_some(),
-            (Kind::Summary | Kind::Reasoning, Some(block)) => {
+            (ItemKind::Call | ItemKind::Opaque, block) => return block.is_some(),
+            (ItemKind::Summary | ItemKind::Reasoning, Some(block)) => {
                 if !block.ever {
                     (block.kind, block.part) = (kind, part);
                 }
@@ -410,15 +411,17 @@ impl Items {
                 }
                 return true;
             }
-            (Kind::Message | Kind::Refusal, Some(block)) if block.part == part => return true,
+            (ItemKind::Message | ItemKind::Refusal, Some(block)) if block.part == part => {
+                return true;
+            }
             _ => {}
         }
         // The item is removed while the number of blocks changes.
         let mut item = self.open.remove(at);
         end(&mut item, out);
         let block = match kind {
-            Kind::Summary | Kind::Reasoning => thinking(),
-            Kind::Refusal => BlockStart::Refusal { text: "".into() },
+            ItemKind::Summary | ItemKind::Reasoning => thinking(),
+            ItemKind::Refusal => BlockStart::Refusal { text: "".into() },
             _ => BlockStart::Text { text: "".into() },
         };
         self.start(&mut item, block, part, out);
@@ -433,7 +436,7 @@ impl Items {
     fn keep_places(&mut self, out: Out<'_>) {
         // Earlier items started when the next one came.
         if let Some(item) = self.open.last()
-            && item.kind == Kind::Reasoning
+            && item.kind == ItemKind::Reasoning
             && item.block.is_none()
             && let Some(mut item) = self.open.pop()
         {
@@ -443,7 +446,7 @@ impl Items {
     }
 
     /// Finds the item of an event.
-    fn find(&self, kind: Kind, position: &ItemPosition<'_>) -> Option<usize> {
+    fn find(&self, kind: ItemKind, position: &ItemPosition<'_>) -> Option<usize> {
         let find = |fits: &dyn Fn(&Item) -> bool| self.open.iter().rposition(fits);
         if let Some(number) = position.output_index {
             let found = find(&|item| item.output_index == Some(number));
@@ -471,14 +474,14 @@ impl Items {
     }
 
     /// Adds an item that was not announced. A call needs its name first.
-    fn unannounced(&mut self, kind: Kind, position: &ItemPosition<'_>) -> Option<usize> {
-        if kind == Kind::Call || self.is_done(position) || self.open.len() >= MAX_OPEN_ITEMS {
+    fn unannounced(&mut self, kind: ItemKind, position: &ItemPosition<'_>) -> Option<usize> {
+        if kind == ItemKind::Call || self.is_done(position) || self.open.len() >= MAX_OPEN_ITEMS {
             return None;
         }
         self.open.push(Item {
             kind: match kind {
-                Kind::Refusal => Kind::Message,
-                Kind::Summary => Kind::Reasoning,
+                ItemKind::Refusal => ItemKind::Message,
+                ItemKind::Summary => ItemKind::Reasoning,
                 kind => kind,
             },
             output_index: position.output_index,
@@ -542,7 +545,7 @@ fn end(item: &mut Item, out: Out<'_>) {
     };
     let index = block.index;
     if let Some(phase) = &item.phase
-        && item.kind == Kind::Message
+        && item.kind == ItemKind::Message
         && !block.phase
     {
         out(Event::BlockDelta { index, delta: Delta::Signature(format!("{PHASE}{phase}").into()) });

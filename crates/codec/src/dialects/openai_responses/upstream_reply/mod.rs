@@ -5,7 +5,7 @@
 
 use throughline_canonical::{EndReason, Event, Fault, FaultKind, Out, Usage};
 
-use self::item_parts::Kind as ItemKind;
+use self::item_parts::ItemKind;
 use self::items::{Deltas, Items};
 use super::errors::kind_of_code;
 use crate::dialects::ReplyReader;

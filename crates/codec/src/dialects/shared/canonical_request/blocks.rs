@@ -18,21 +18,21 @@ pub(crate) fn read(content: &Node<'_>, losses: &mut Vec<Loss>) -> Result<Vec<Blo
         Value::Array(_) => {}
         _ => return Err(content.wrong("a string or a list of blocks")),
     }
-    let mut reader = Reader { blocks: Vec::new(), positions: HashMap::new(), losses };
+    let mut reader = BlockReader { blocks: Vec::new(), positions: HashMap::new(), losses };
     for block in content.elements()? {
         reader.block(&block)?;
     }
     Ok(reader.blocks)
 }
 
-struct Reader<'a> {
+struct BlockReader<'a> {
     blocks: Vec<Block>,
     /// Positions of the blocks of a reply, by the number in its lines.
     positions: HashMap<u64, usize>,
     losses: &'a mut Vec<Loss>,
 }
 
-impl Reader<'_> {
+impl BlockReader<'_> {
     fn block(&mut self, node: &Node<'_>) -> Result<(), Fault> {
         if let Value::String(text) = node.value() {
             self.blocks.push(Block::text(text.clone()));

@@ -31,7 +31,7 @@ pub(super) fn read(
     request: &mut Request,
     losses: &mut Vec<Loss>,
 ) -> Result<Option<String>, Fault> {
-    let mut reader = Reader { request, losses, breakpoints: Vec::new() };
+    let mut reader = MessageReader { request, losses, breakpoints: Vec::new() };
     let mut last = None;
     let count = messages.elements()?.count();
     for (index, message) in messages.elements()?.enumerate() {
@@ -61,14 +61,14 @@ pub(super) fn read(
     Ok(last)
 }
 
-struct Reader<'a> {
+struct MessageReader<'a> {
     request: &'a mut Request,
     losses: &'a mut Vec<Loss>,
     /// The breakpoints for the prompt cache in the message that is being read, by the index of the block.
     breakpoints: Vec<(usize, CacheTime)>,
 }
 
-impl Reader<'_> {
+impl MessageReader<'_> {
     fn message(&mut self, role: &Node<'_>, message: &Node<'_>) -> Result<(), Fault> {
         self.breakpoints.clear();
         match role.text()? {
