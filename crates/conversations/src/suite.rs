@@ -111,6 +111,7 @@ pub async fn check_store(store: &dyn Store) {
     concurrent_changes_do_not_undo_each_other(store).await;
     longest_names_are_found_again(store).await;
     reference_has_one_run_at_a_time(store).await;
+    equal_requests_at_once_start_one_run(store).await;
     only_the_newest_epoch_writes(store).await;
     stop_reaches_the_writer(store).await;
     readers_of_a_run_are_recorded(store).await;
@@ -640,6 +641,39 @@ async fn reference_has_one_run_at_a_time(store: &dyn Store) {
     assert_eq!(runs.into_iter().map(|run| run.id).collect::<Vec<_>>(), ["r2", "r1"]);
     for id in ["r1", "r2", "r3", "r4"] {
         assert!(store.remove_run(id).await.expect(OK), "{id}");
+    }
+}
+
+/// A client that repeats a request while the first one is being written.
+async fn equal_requests_at_once_start_one_run(store: &dyn Store) {
+    for round in 0..20 {
+        let line = format!("line {round}");
+        store.put_reference(reference(&line, "")).await.expect(OK);
+        let commit = |id: &str| Commit {
+            nodes: vec![node(&format!("{id} said {round}"), None, 30)],
+            moves: to(&line, None, &format!("{id} said {round}")),
+            start: Some(Run {
+                name: Some(format!("key {round}")),
+                ..run(&format!("{id} {round}"), Some(&line))
+            }),
+            ..Commit::default()
+        };
+        let (one, two, three) = tokio::join!(
+            store.commit(commit("a")),
+            store.commit(commit("b")),
+            store.commit(commit("c"))
+        );
+        let outcomes = [one, two, three].map(|outcome| outcome.expect(OK));
+        let won = outcomes.iter().position(|outcome| *outcome == Outcome::Written);
+        let winner = format!("{} {round}", ["a", "b", "c"][won.expect("one is written")]);
+        let repeated = Outcome::Repeated { run: winner.clone() };
+        let others = outcomes.iter().filter(|outcome| **outcome == repeated).count();
+        assert_eq!(others, 2, "{outcomes:?}");
+        assert!(store.remove_run(&winner).await.expect(OK));
+        assert!(store.remove_reference(&line).await.expect(OK));
+        for id in ["a", "b", "c"] {
+            store.remove(&format!("{id} said {round}")).await.expect(OK);
+        }
     }
 }
 

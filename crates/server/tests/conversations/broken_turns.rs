@@ -210,6 +210,9 @@ async fn killed_server_leaves_an_interrupted_node() {
     let first: Value = serde_json::from_str(begun.lines().next().expect("a line")).unwrap();
     api.gateway.kill().await;
     api.gateway.restart().await;
+    // A reader of the run waits for its end, which may take some seconds on a shared database.
+    let events = format!("/api/runs/{run}/events");
+    api.send(Method::GET, &events, &Value::Null).await.expect_ok();
     assert_eq!(api.get(&format!("/api/runs/{run}")).await["status"], "interrupted");
     let node = api.nodes(&project, "main").await[1].clone();
     let shown = text(&node["contentBlocks"][0]["thinking"]);

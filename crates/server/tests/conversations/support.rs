@@ -37,7 +37,7 @@ pub(crate) enum Database {
 impl Database {
     /// The store of tests that do not name one. `TEST_STORE=postgres` runs all of them on
     /// Postgres.
-    fn chosen() -> Self {
+    pub(crate) fn chosen() -> Self {
         match std::env::var("TEST_STORE").as_deref() {
             Ok("postgres") => Self::Postgres,
             Ok("" | "sqlite") | Err(_) => Self::Sqlite,

@@ -26,11 +26,18 @@ impl<D: Database> SqlConversations<D> {
 
     async fn try_commit(&self, commit: &Commit) -> Result<Outcome, sqlx::Error> {
         let mut transaction = self.database.begin().await?;
-        let outcome = apply(&mut transaction, commit).await?;
-        match outcome {
-            Outcome::Written => transaction.commit().await?,
-            _ => transaction.roll_back().await?,
+        let mut outcome = apply(&mut transaction, commit).await?;
+        if outcome == Outcome::Written {
+            transaction.commit().await?;
+            return Ok(outcome);
         }
+        // An equal request may have been written while this one waited for the reference.
+        if let Some(run) = &commit.start
+            && let Some(run) = repeated_run(&mut transaction, run).await?
+        {
+            outcome = Outcome::Repeated { run };
+        }
+        transaction.roll_back().await?;
         Ok(outcome)
     }
 }
