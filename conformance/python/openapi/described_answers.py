@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 from hypothesis.errors import Unsatisfiable
 from schemathesis import GenerationMode
 from schemathesis.checks import not_a_server_error
+from schemathesis.core.failures import FailureGroup
 from schemathesis.specs.openapi.checks import (
     content_type_conformance,
     response_headers_conformance,
@@ -137,7 +138,7 @@ def main():
                 # Every request for an operation without a body or a query follows the document.
                 if mode == GenerationMode.POSITIVE:
                     failures.append(f"{operation.method.upper()} {operation.path}: no valid request")
-            except Exception as failure:  # noqa: BLE001, all kinds of findings are reported
+            except (Exception, FailureGroup) as failure:  # noqa: BLE001, all findings are reported
                 failures.append(f"{operation.method.upper()} {operation.path} ({mode}): {failure}")
     print(f"schemathesis: {len(operations)} operations in {time.monotonic() - began:.1f} s")
     if failures:

@@ -52,7 +52,7 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; c
         runs::stop,
         providers::list,
     ),
-    components(schemas(ProblemBody))
+    components(schemas(ProblemBody, StreamedEvent))
 )]
 struct Api;
 
@@ -82,6 +82,18 @@ pub(super) struct ProblemBody {
     /// The provider and the model of the branch, if the request names others.
     #[schema(value_type = Option<Object>)]
     lock: Option<()>,
+}
+
+/// An event of a stream of server-sent events.
+#[derive(ToSchema)]
+#[allow(dead_code, reason = "describes what readers write")]
+pub(super) struct StreamedEvent {
+    /// The cursor: the value of `after` or `Last-Event-ID` to continue after this event.
+    id: Option<String>,
+    /// The type, in the format `sse`.
+    event: Option<String>,
+    /// JSON in the words of the format, or `[DONE]` at the end of the format `ui`.
+    data: Option<String>,
 }
 
 /// The errors of every operation.

@@ -5,7 +5,7 @@ use axum::response::Response;
 use throughline_conversations::projects::RunView;
 
 use super::call::{Call, Names, Refusal};
-use super::openapi::Refused;
+use super::openapi::{Refused, StreamedEvent};
 use super::stream::{EventsQuery, Reading};
 
 /// Reads a run: whether it is in progress, or how it ended.
@@ -26,7 +26,7 @@ pub(super) async fn read(call: Call, Names(id): Names<String>) -> Result<Json<Ru
     path = "/api/runs/{id}/events",
     tag = "runs",
     params(("id" = String, Path, description = "The id of the run"), EventsQuery),
-    responses((status = 200, description = "The events of the run", content((String = "application/x-ndjson"), (String = "text/event-stream"))), Refused)
+    responses((status = 200, description = "The events of the run", content((String = "application/x-ndjson"), (StreamedEvent = "text/event-stream"))), Refused)
 )]
 pub(super) async fn events(call: Call, Names(id): Names<String>) -> Result<Response, Refusal> {
     Reading::read(&call)?.open(&call, &id).await

@@ -8,7 +8,7 @@ use throughline_conversations::projects::{
 };
 
 use super::call::{Body, Call, Names, Refusal};
-use super::openapi::Refused;
+use super::openapi::{Refused, StreamedEvent};
 use super::stream::{FormatQuery, Reading};
 
 const RUN: HeaderName = HeaderName::from_static("x-throughline-run");
@@ -25,7 +25,7 @@ const NODE: HeaderName = HeaderName::from_static("x-throughline-node");
         (
             status = 200,
             description = "The events of the run",
-            content((String = "application/x-ndjson"), (String = "text/event-stream")),
+            content((String = "application/x-ndjson"), (StreamedEvent = "text/event-stream")),
             headers(
                 ("x-throughline-run" = String, description = "The id of the run"),
                 ("x-throughline-node" = String, description = "The id of the node of the answer")
@@ -55,7 +55,7 @@ pub(super) async fn chat(
         (
             status = 200,
             description = "The events of the run",
-            content((String = "application/x-ndjson"), (String = "text/event-stream")),
+            content((String = "application/x-ndjson"), (StreamedEvent = "text/event-stream")),
             headers(
                 ("x-throughline-run" = String, description = "The id of the run"),
                 ("x-throughline-node" = String, description = "The id of the node of the answer")
@@ -85,7 +85,7 @@ pub(super) async fn edit(
         (
             status = 200,
             description = "The events of the run",
-            content((String = "application/x-ndjson"), (String = "text/event-stream")),
+            content((String = "application/x-ndjson"), (StreamedEvent = "text/event-stream")),
             headers(
                 ("x-throughline-run" = String, description = "The id of the run"),
                 ("x-throughline-node" = String, description = "The id of the node of the answer")
