@@ -118,6 +118,9 @@ pub(super) enum Refused {
     /// The request names another host.
     #[response(status = 421, content_type = "text/plain")]
     WrongHost(String),
+    /// The project is sealed, and the request has neither its key nor a lease.
+    #[response(status = 423, content_type = "application/problem+json")]
+    Locked(ProblemBody),
     /// Too many requests are in progress.
     #[response(status = 429, content_type = "application/problem+json")]
     Busy(ProblemBody),
@@ -159,6 +162,40 @@ mod tests {
         let document = serde_json::to_value(Api::openapi()).expect("a document");
         let members = &document["components"]["schemas"]["ProblemBody"]["properties"];
         assert!(members["runId"].is_object() && members["run_id"].is_null(), "{members}");
+    }
+
+    #[test]
+    fn document_has_settings_values_headers_and_statuses() {
+        let document = serde_json::to_value(Api::openapi()).expect("a document");
+        let chat = &document["paths"]["/api/projects/{id}/chat"]["post"];
+        for request in ["ChatRequest", "EditRequest", "RegenerateRequest"] {
+            let schema = document["components"]["schemas"][request].to_string();
+            assert!(schema.contains("TurnSettings"), "{schema}");
+        }
+        let settings = &document["components"]["schemas"]["TurnSettings"]["properties"];
+        for setting in ["thinking", "tools", "tool_choice", "max_tokens", "temperature", "stop"] {
+            assert!(settings[setting].is_object(), "{setting}");
+        }
+        let values = |operation: &serde_json::Value, name: &str| {
+            let parameters = operation["parameters"].as_array().expect("parameters");
+            let found = parameters.iter().find(|parameter| parameter["name"] == name);
+            found.expect("the parameter").to_string()
+        };
+        assert!(values(chat, "format").contains(r#"["ndjson","sse","ag-ui","ui"]"#));
+        assert!(values(chat, "kinds").contains(r#"["text","thinking","tools"]"#));
+        let nodes = &document["paths"]["/api/projects/{id}/nodes"]["get"];
+        assert!(values(nodes, "order").contains(r#"["asc","desc"]"#));
+        let headers = &chat["responses"]["200"]["headers"];
+        for header in ["x-throughline-run", "x-throughline-node"] {
+            assert!(headers[header].is_object(), "{headers}");
+        }
+        let paths = document["paths"].as_object().expect("paths").values();
+        let operations = paths.flat_map(|path| path.as_object().expect("operations").values());
+        for operation in operations {
+            for status in ["400", "403", "404", "409", "413", "421", "423", "429", "5XX"] {
+                assert!(operation["responses"][status].is_object(), "{status} {operation}");
+            }
+        }
     }
 
     #[test]
