@@ -79,7 +79,7 @@ async function run(agent, runId) {
   return (performance.now() - began) / 1000;
 }
 
-/** Reads a run from its first event over a connection that nobody cuts; returns the messages. */
+/** Reads a run from its first event over a connection that is not cut; returns the messages. */
 async function uncutMessages(agent, runId) {
   const { threadId } = agent;
   const reader = new Reader({ url: `${direct}/ag-ui`, threadId }, `/runs/${runId}`);

@@ -67,7 +67,7 @@ function transportBehindProxy(ai, reader) {
   return transport;
 }
 
-/** The messages of a page that reads the run over a connection that nobody cuts. */
+/** The messages of a page that reads the run over a connection that is not cut. */
 async function uncutMessages(ai, id, questions, run) {
   const transport = new ai.DefaultChatTransport({
     prepareReconnectToStreamRequest: () => ({ api: `${direct}/runs/${run}/events` }),

@@ -77,13 +77,13 @@ struct Server {
 }
 
 /// One store, and the folder of the server in front of it.
-struct Place<'a> {
+struct Subject<'a> {
     name: &'static str,
     folder: &'a Path,
     database: Option<&'a str>,
 }
 
-impl Place<'_> {
+impl Subject<'_> {
     /// The store as the program that fills projects takes it.
     fn store(&self) -> String {
         let file = self.folder.join("data/throughline.db");
@@ -97,16 +97,17 @@ impl Bench<'_> {
         let folder = tempfile::tempdir()
             .map_err(|error| format!("cannot make a temporary folder: {error}"))?;
         let name = if database.is_some() { "Postgres" } else { "SQLite" };
-        let place = Place { name, folder: folder.path(), database };
-        let requests = self.measure_requests(&place)?;
-        let many_runs = self.measure_many_runs(&place)?;
+        let subject = Subject { name, folder: folder.path(), database };
+        let requests = self.measure_requests(&subject)?;
+        let many_runs = self.measure_many_runs(&subject)?;
         Ok(Measured { many_runs, requests })
     }
 
-    fn start(&self, place: &Place<'_>) -> Result<Server, Failure> {
+    fn start(&self, subject: &Subject<'_>) -> Result<Server, Failure> {
         let address = ports::free()?;
-        let config = place.folder.join("throughline.toml");
-        let store = place.database.map_or(String::new(), |url| format!("store.url = \"{url}\"\n"));
+        let config = subject.folder.join("throughline.toml");
+        let store =
+            subject.database.map_or(String::new(), |url| format!("store.url = \"{url}\"\n"));
         let text = format!(
             r#"listen = "{address}"
 data_dir = "{}"
@@ -119,7 +120,7 @@ dialect = "anthropic"
 base_url = "http://{}"
 api_key = "bench"
 "#,
-            place.folder.join("data").display(),
+            subject.folder.join("data").display(),
             self.upstream
         );
         std::fs::write(&config, text)
@@ -127,22 +128,22 @@ api_key = "bench"
         let mut serve = Command::new(&self.binary);
         serve.args(["serve", "--config"]).arg(&config);
         serve.env("THROUGHLINE_KEYRING", KEYRING).env_remove("RUST_LOG");
-        let guard = Guard::start("throughline", &mut serve, place.folder)?;
+        let guard = Guard::start("throughline", &mut serve, subject.folder)?;
         ports::wait_until_ready("throughline", address, "/readyz", START_TIMEOUT)
             .map_err(|failure| format!("{failure}\n{}", guard.last_lines()))?;
         Ok(Server { guard, address })
     }
 
     /// Times pages and previews while the branch and the store grow.
-    fn measure_requests(&self, place: &Place<'_>) -> Result<Vec<RequestCost>, Failure> {
-        let server = self.start(place)?;
+    fn measure_requests(&self, subject: &Subject<'_>) -> Result<Vec<RequestCost>, Failure> {
+        let server = self.start(subject)?;
         let (growing, context) = (new_talk(server.address)?, new_talk(server.address)?);
         server.guard.stop(STOP_TIMEOUT)?;
-        fill(place, &context, CONTEXT_NODES)?;
+        fill(subject, &context, CONTEXT_NODES)?;
         let mut costs = Vec::new();
         for nodes in self.effort.sizes {
-            fill(place, &growing, *nodes)?;
-            let server = self.start(place)?;
+            fill(subject, &growing, *nodes)?;
+            let server = self.start(subject)?;
             let page = format!("/api/projects/{growing}/nodes?limit=100");
             let requests = [
                 ("page of the newest 100 nodes", get(&server, &format!("{page}&order=desc"))),
@@ -157,7 +158,7 @@ api_key = "bench"
                 ),
             ];
             for (name, request) in requests {
-                costs.push(self.time_request(place.name, name, *nodes, &server, &request)?);
+                costs.push(self.time_request(subject.name, name, *nodes, &server, &request)?);
             }
             server.guard.stop(STOP_TIMEOUT)?;
         }
@@ -185,8 +186,8 @@ api_key = "bench"
     }
 
     /// Starts many runs, each in a project of its own, and reads all of them for a while.
-    fn measure_many_runs(&self, place: &Place<'_>) -> Result<ManyRuns, Failure> {
-        let server = self.start(place)?;
+    fn measure_many_runs(&self, subject: &Subject<'_>) -> Result<ManyRuns, Failure> {
+        let server = self.start(subject)?;
         let model = model_name(0, Writes::Slow(RATE));
         let mut requests = Vec::new();
         for _ in 0..self.effort.runs {
@@ -209,7 +210,7 @@ api_key = "bench"
             .map_err(|failure: Failure| format!("{failure}\n{}", server.guard.last_lines()))?;
         let seconds = stretch.as_secs_f64();
         Ok(ManyRuns {
-            store: place.name,
+            store: subject.name,
             runs: self.effort.runs,
             events_per_second: seen.events as f64 / seconds,
             server: seen.cpu.as_secs_f64() / seconds,
@@ -219,9 +220,9 @@ api_key = "bench"
 }
 
 /// Adds nodes to a project of a server that does not run, until it has this many.
-fn fill(place: &Place<'_>, project: &str, nodes: usize) -> Result<(), Failure> {
+fn fill(subject: &Subject<'_>, project: &str, nodes: usize) -> Result<(), Failure> {
     let mut seed = stores::program();
-    seed.args(["seed", &place.store(), project, &nodes.to_string()]);
+    seed.args(["seed", &subject.store(), project, &nodes.to_string()]);
     command::output(seed.env("THROUGHLINE_KEYRING", KEYRING)).map(drop)
 }
 

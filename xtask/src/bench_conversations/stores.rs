@@ -16,8 +16,12 @@ pub(super) struct Figure {
     plain: f64,
 }
 
-/// The command that runs the bench program.
+/// The command that runs the bench program. `CONVERSATIONS_BENCH` names one that is built already, for
+/// example to compare two builds.
 pub(super) fn program() -> Command {
+    if let Some(program) = std::env::var_os("CONVERSATIONS_BENCH") {
+        return Command::new(program);
+    }
     let mut bench = workspace::cargo();
     bench.args(["bench", "--quiet", "--package", "throughline-backends"]);
     bench.args(["--bench", "conversations", "--"]);

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use throughline_conversations::sealed_store::{SealedKind, SealedStore};
+use throughline_conversations::chat_seal::{ChatSeal, Field, SealedFields};
 use throughline_conversations::store::{Commit, Move, Node, Outcome, Page};
 use throughline_sealing::Keyring;
 
@@ -15,8 +15,8 @@ const BATCH: usize = 500;
 /// `seed STORE PROJECT COUNT`
 pub(crate) async fn run(store: &str, project: &str, count: usize) {
     let keyring = Keyring::read(&std::env::var("THROUGHLINE_KEYRING").unwrap()).unwrap();
-    let sealed_store = SealedStore::new(open(store).await, Arc::new(keyring), u64::MAX);
-    let store = &sealed_store.store;
+    let seal = ChatSeal::managed(&Arc::new(keyring), project);
+    let store = open(store).await;
     let templates = store.project_nodes(project, Page { after: None, limit: 2 }).await.unwrap();
     let branch = store.branches(project).await.unwrap().swap_remove(0);
     let mut made = usize::try_from(store.count_nodes(project).await.unwrap()).unwrap();
@@ -26,7 +26,7 @@ pub(crate) async fn run(store: &str, project: &str, count: usize) {
         let mut nodes = Vec::new();
         for _ in 0..BATCH.min(count - made) {
             let template = &templates[made % templates.len()];
-            let node = copy(&sealed_store, template, made, head);
+            let node = copy(&seal, template, made, head);
             head = Some(node.id.clone());
             nodes.push(node);
             made += 1;
@@ -38,20 +38,22 @@ pub(crate) async fn run(store: &str, project: &str, count: usize) {
 }
 
 /// A copy of a node, sealed for its own id, which sorts after all ids of nodes that were made before.
-fn copy(sealed_store: &SealedStore, node: &Node, number: usize, parent: Option<String>) -> Node {
+fn copy(seal: &ChatSeal, node: &Node, number: usize, parent: Option<String>) -> Node {
     let id = format!("node_f{number:015x}{}", &node.id[node.id.len() - 12..]);
-    let seal_again = |kind: SealedKind, sealed: &[u8]| {
-        let opened = sealed_store.open_bytes(kind, &node.id, sealed).unwrap();
-        sealed_store.seal_bytes(kind, &id, &opened)
+    let seal_again = |field: Field, sealed: &[u8]| {
+        let opened = seal.open(field, &node.id, sealed).unwrap();
+        seal.seal(field, &id, &opened)
     };
     let mut copy = node.clone();
-    copy.sealed = seal_again(SealedKind::Node, &node.sealed);
+    let fields = SealedFields::read(&node.sealed).unwrap();
+    let content = seal_again(Field::Node, fields.get(Field::Node).unwrap());
+    copy.sealed = SealedFields::default().with(Field::Node, content).write();
     if let Some(inside) = &mut copy.in_project {
-        for (kind, sealed) in [
-            (SealedKind::Thinking, &mut inside.sealed_thinking),
-            (SealedKind::Signatures, &mut inside.sealed_signatures),
+        for (field, sealed) in [
+            (Field::ThinkingContent, &mut inside.sealed_thinking),
+            (Field::ThinkingSignature, &mut inside.sealed_signatures),
         ] {
-            *sealed = sealed.as_ref().map(|sealed| seal_again(kind, sealed));
+            *sealed = sealed.as_ref().map(|sealed| seal_again(field, sealed));
         }
     }
     Node { id, parent, ..copy }
