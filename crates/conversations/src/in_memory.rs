@@ -9,6 +9,7 @@ use throughline_gateway::thinking::store::StoreError;
 use throughline_gateway::thinking::store::StoreFuture;
 use throughline_gateway::unix_ms;
 
+use crate::in_memory_users::Users;
 use crate::store::{
     Branch, Changed, Commit, LogPiece, Move, Node, NodeFacts, NodeStore, Outcome, Page, Piece,
     Project, ProjectStore, Reference, Run, RunEnd, RunStatus, RunStore,
@@ -18,6 +19,7 @@ use crate::store::{
 #[derive(Debug, Default)]
 pub struct InMemory {
     contents: Mutex<Contents>,
+    pub(crate) users: Mutex<Users>,
     /// How many of the next reads of logs fail.
     #[cfg(test)]
     failing_reads: std::sync::atomic::AtomicUsize,
@@ -289,7 +291,7 @@ fn later(one: Option<u64>, other: Option<u64>) -> Option<u64> {
     Some(one?.max(other?))
 }
 
-fn ready<T: Send + 'static>(value: T) -> StoreFuture<'static, T> {
+pub(crate) fn ready<T: Send + 'static>(value: T) -> StoreFuture<'static, T> {
     Box::pin(std::future::ready(Ok(value)))
 }
 
@@ -393,7 +395,8 @@ impl NodeStore for InMemory {
     }
 
     fn trim(&self, now: u64, bytes: u64) -> StoreFuture<'_, u64> {
-        ready(self.contents.lock().trim(now, bytes))
+        let sessions = self.users.lock().remove_expired(now);
+        ready(sessions + self.contents.lock().trim(now, bytes))
     }
 
     fn check_write(&self) -> StoreFuture<'_, ()> {

@@ -1,11 +1,12 @@
 //! The conversation API under `/api`. The handlers are thin: [`throughline_conversations::projects`]
 //! does the work.
 //!
-//! - `call` reads requests and writes errors;
-//! - `projects`, `branches`, `nodes`, `turns`, `runs`, `providers`: the handlers, by noun;
+//! - `call` reads requests and writes errors, `visitor` finds out who sends them;
+//! - `projects`, `branches`, `nodes`, `turns`, `runs`, `providers`, `accounts`: the handlers, by noun;
 //! - `stream` writes the events of a run in the format that the caller wants;
 //! - `openapi` describes all of them.
 
+mod accounts;
 mod branches;
 mod call;
 mod nodes;
@@ -15,6 +16,7 @@ mod providers;
 mod runs;
 mod stream;
 mod turns;
+mod visitor;
 
 use std::sync::Arc;
 
@@ -32,6 +34,8 @@ pub fn routes() -> Router<Arc<App>> {
     Router::new()
         .nest("/api/projects", project_routes())
         .nest("/api/runs", run_routes())
+        .nest("/api/auth", auth_routes())
+        .route("/api/users/{name}", get(accounts::user))
         .route("/api/providers", get(providers::list))
         .route("/api/openapi.json", get(openapi::document))
         .route("/api/docs", get(openapi::page))
@@ -67,6 +71,19 @@ fn run_routes() -> Router<Arc<App>> {
         .route("/{id}", get(runs::read))
         .route("/{id}/events", get(runs::events))
         .route("/{id}/stop", post(runs::stop))
+        .method_not_allowed_fallback(wrong_method)
+        .fallback(unknown_path)
+}
+
+fn auth_routes() -> Router<Arc<App>> {
+    Router::new()
+        .route("/register", post(accounts::register))
+        .route("/kdf", get(accounts::kdf))
+        .route("/login", post(accounts::login))
+        .route("/logout", post(accounts::logout))
+        .route("/passphrase", post(accounts::passphrase))
+        .route("/recover", post(accounts::recover))
+        .route("/session", get(accounts::session))
         .method_not_allowed_fallback(wrong_method)
         .fallback(unknown_path)
 }
