@@ -78,7 +78,6 @@ impl Users {
     /// Adds a user.
     pub async fn register(&self, address: &str, new: Registration) -> Result<PublicUser, Problem> {
         let name = UserName::read_new(&new.name)?;
-        self.count(Attempt::Proof, address, &name.unique)?;
         let user = User {
             id: new_id("user"),
             name: name.shown.clone(),
@@ -91,6 +90,7 @@ impl Users {
             wrapped_private_key: read_wrapped_key("wrappedPrivateKey", &new.wrapped_private_key)?,
         };
         let view = PublicUser::new(&user);
+        self.count(Attempt::Proof, address, &name.unique)?;
         if !self.store.add_user(user).await? {
             let taken = format!("there is a user `{}`", name.shown);
             return Err(Problem::conflict("name-taken", taken).hint("choose another name"));

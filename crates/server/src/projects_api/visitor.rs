@@ -1,8 +1,5 @@
 //! Who sends a request, before it is known whether they are logged in: the address, the session's
 //! cookie, and whether a page of another origin is behind it.
-//!
-//! The cookie is `HttpOnly`, `SameSite=Strict` and holds for all paths. Over TLS it is also `Secure`, and
-//! its name begins with `__Host-`, so that no other host can set it.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
@@ -16,12 +13,9 @@ use throughline_conversations::projects::problem::Problem;
 use throughline_conversations::users::token::SessionToken;
 
 use super::call::Refusal;
+use crate::session_cookie;
 use crate::wiring::App;
 
-/// The name of the cookie.
-const COOKIE: &str = "throughline_session";
-/// The name of the cookie over TLS.
-const SECURE_COOKIE: &str = "__Host-throughline_session";
 const FORWARDED_FOR: &str = "x-forwarded-for";
 const FORWARDED_PROTO: &str = "x-forwarded-proto";
 const FETCH_SITE: &str = "sec-fetch-site";
@@ -42,15 +36,16 @@ impl FromRequestParts<Arc<App>> for Visitor {
 
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Refusal> {
         let is_secure = is_secure(&parts.headers);
-        let token = token(&parts.headers, is_secure);
+        let token = session_cookie::read(&parts.headers, is_secure);
         let changes = !matches!(parts.method, Method::GET | Method::HEAD | Method::OPTIONS);
-        if changes && (token.is_some() || is_about_users(parts)) {
+        let has_cookie = session_cookie::is_present(&parts.headers);
+        if changes && (has_cookie || is_about_users(parts)) {
             check_origin(app, &parts.headers)?;
         }
         let peer = parts.extensions.get::<ConnectInfo<SocketAddr>>();
         let address = address(peer.map(|ConnectInfo(peer)| peer.ip()), &parts.headers);
         // A provider must not get it.
-        parts.headers.remove(header::COOKIE);
+        session_cookie::remove(&mut parts.headers);
         Ok(Self { app: Arc::clone(app), address, token, is_secure })
     }
 }
@@ -58,25 +53,12 @@ impl FromRequestParts<Arc<App>> for Visitor {
 impl Visitor {
     /// The cookie of a new session.
     pub(super) fn cookie(&self, token: &SessionToken, lifetime: Duration) -> HeaderValue {
-        self.write_cookie(&token.write(), lifetime.as_secs())
+        session_cookie::write(&token.write(), lifetime.as_secs(), self.is_secure)
     }
 
     /// The cookie that removes the one of a session.
     pub(super) fn no_cookie(&self) -> HeaderValue {
-        self.write_cookie("", 0)
-    }
-
-    fn write_cookie(&self, value: &str, max_age: u64) -> HeaderValue {
-        let (name, secure) = match self.is_secure {
-            true => (SECURE_COOKIE, "; Secure"),
-            false => (COOKIE, ""),
-        };
-        let cookie =
-            format!("{name}={value}; Max-Age={max_age}; Path=/; HttpOnly; SameSite=Strict{secure}");
-        // The text is ASCII.
-        let mut cookie = HeaderValue::from_str(&cookie).unwrap_or(HeaderValue::from_static(""));
-        cookie.set_sensitive(true);
-        cookie
+        session_cookie::write("", 0, self.is_secure)
     }
 }
 
@@ -92,18 +74,6 @@ fn is_secure(headers: &HeaderMap) -> bool {
     let text = |name| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let last = text(FORWARDED_PROTO).rsplit(',').next().unwrap_or_default().trim();
     last.eq_ignore_ascii_case("https") || text("origin").starts_with("https://")
-}
-
-/// The token in the cookie of a session. Over TLS only the name counts that no other host can set.
-fn token(headers: &HeaderMap, is_secure: bool) -> Option<SessionToken> {
-    let cookies = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
-    let cookies: Vec<(&str, &str)> = cookies
-        .flat_map(|line| line.split(';'))
-        .filter_map(|one| one.trim().split_once('='))
-        .collect();
-    let find = |name| cookies.iter().find(|(found, _)| *found == name).map(|(_, value)| *value);
-    let plain = || find(COOKIE).filter(|_| !is_secure);
-    find(SECURE_COOKIE).or_else(plain).and_then(SessionToken::read)
 }
 
 /// Refuses what a page of another origin may have sent with the user's cookie. Browsers say where a
@@ -178,27 +148,6 @@ mod tests {
         assert_eq!(count("127.0.0.1", &HeaderMap::new()), "127.0.0.1");
         assert_eq!(count("127.0.0.1", &headers(&[("x-forwarded-for", "nonsense")])), "127.0.0.1");
         assert_eq!(count("2001:db8:1:2:3:4:5:6", &forwarded), "2001:db8:1:2::");
-    }
-
-    #[test]
-    fn cookie_of_another_host_is_not_taken_over_tls() {
-        let token = |value: u8| {
-            let text = [b'A', value].repeat(22);
-            String::from_utf8(text[..43].to_vec()).expect("ASCII")
-        };
-        let (own, planted) = (token(b'B'), token(b'C'));
-        let hash = |text: &str| SessionToken::read(text).map(|token| token.hash());
-        let both = format!("a=b; {COOKIE}={planted};{SECURE_COOKIE}={own}");
-        let both = headers(&[("cookie", &both)]);
-        let plain = headers(&[("cookie", "x"), ("cookie", &format!("{COOKIE}={planted}"))]);
-        let found = |headers: &HeaderMap, is_secure| {
-            super::token(headers, is_secure).map(|token| token.hash())
-        };
-        assert_eq!(found(&both, true), hash(&own));
-        assert_eq!(found(&both, false), hash(&own));
-        assert_eq!(found(&plain, true), None);
-        assert_eq!(found(&plain, false), hash(&planted));
-        assert!(hash(&own).is_some() && hash(&planted).is_some());
     }
 
     #[test]

@@ -65,3 +65,22 @@ async fn other_pages_cannot_log_a_browser_in() {
         }
     }
 }
+
+#[tokio::test]
+async fn provider_never_gets_the_cookie_of_a_session() {
+    let api = api().await;
+    let mut ada = Person::join(&api.gateway, "ada").await;
+    ada.cookie = ada.cookie.map(|cookie| format!("theirs=1; {cookie}"));
+    let turn = json!({"model": "claude-sonnet-4-5", "max_tokens": 2000,
+                      "messages": [{"role": "user", "content": "plain"}]});
+    let anthropic = [("anthropic-version", "2023-06-01")];
+    let answer = ada.open(Method::POST, "/v1/messages", &anthropic, &turn).await.read_all().await;
+    answer.expect_ok();
+    let project = ada.project(json!({"title": "t"})).await;
+    ada.post(&format!("{project}/chat"), json!({"message": "plain"})).await.expect_ok();
+    let received = api.simulators[0].received().await;
+    let cookies = received.iter().flat_map(|request| &request.headers);
+    let cookies = cookies.filter(|(name, _)| name == "cookie").map(|(_, value)| value.as_str());
+    assert_eq!(cookies.collect::<Vec<_>>(), ["theirs=1"], "others are the client's matter");
+    assert_eq!(received.len(), 2);
+}

@@ -160,7 +160,6 @@ async fn database_and_log_hold_no_proof_and_no_token() {
         secrets.push(key.expose().to_vec());
     }
     secrets.push(from_base64url(cookie.split_once('=').expect("a value").1));
-    api.gateway.signal("TERM").await;
     let mut files = vec![api.gateway.folder().join("log")];
     let data = api.gateway.folder().join("data");
     files.extend(
