@@ -18,7 +18,7 @@ use crate::store::{
 /// A conversation store in RAM.
 #[derive(Debug, Default)]
 pub struct InMemory {
-    contents: Mutex<Contents>,
+    pub(crate) contents: Mutex<Contents>,
     pub(crate) users: Mutex<Users>,
     /// How many of the next reads of logs fail.
     #[cfg(test)]
@@ -26,11 +26,11 @@ pub struct InMemory {
 }
 
 #[derive(Clone, Debug, Default)]
-struct Contents {
+pub(crate) struct Contents {
     nodes: BTreeMap<String, Node>,
     raw: BTreeMap<String, Vec<u8>>,
     references: BTreeMap<String, Reference>,
-    projects: BTreeMap<String, Project>,
+    pub(crate) projects: BTreeMap<String, Project>,
     runs: BTreeMap<String, Run>,
     logs: BTreeMap<String, Vec<Piece>>,
     /// When each instance was last alive.
@@ -427,14 +427,19 @@ impl ProjectStore for InMemory {
 
     fn projects(&self, owner: &str, deleted: bool, wanted: Page) -> StoreFuture<'_, Vec<Project>> {
         let contents = self.contents.lock();
+        let users = self.users.lock();
+        let is_shared = |project: &Project| !deleted && users.is_member(&project.id, owner);
         let own = contents.projects.iter().rev().filter(|(_, project)| {
-            project.owner == owner && project.facts.deleted.is_some() == deleted
+            (project.owner == owner || is_shared(project))
+                && project.facts.deleted.is_some() == deleted
         });
         ready(page(own.map(|(id, project)| (id.as_str(), project)), &wanted, true))
     }
 
     fn remove_project(&self, id: &str) -> StoreFuture<'_, bool> {
-        ready(self.contents.lock().remove_project(id))
+        let mut contents = self.contents.lock();
+        self.users.lock().remove_members(id);
+        ready(contents.remove_project(id))
     }
 
     fn branches(&self, project: &str) -> StoreFuture<'_, Vec<Reference>> {

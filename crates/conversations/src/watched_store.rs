@@ -7,9 +7,9 @@ use throughline_gateway::thinking::health::StoreHealth;
 use throughline_gateway::thinking::store::StoreFuture;
 
 use crate::store::{
-    Branch, Changed, Commit, CredentialChange, LogPiece, Node, NodeFacts, NodeStore, Outcome, Page,
-    Piece, Project, ProjectStore, Reference, Run, RunStore, Store, TokenHash, User, UserSession,
-    UserStore,
+    Branch, Changed, Commit, CredentialChange, KeyChange, LogPiece, Member, MemberStore, Node,
+    NodeFacts, NodeStore, Outcome, Page, Piece, Project, ProjectStore, Reference, Run, RunStore,
+    Store, TokenHash, User, UserSession, UserStore,
 };
 
 /// A store, and what is known about the writes to it.
@@ -202,6 +202,28 @@ impl RunStore for WatchedStore {
 
     fn is_shared(&self) -> bool {
         self.store.is_shared()
+    }
+}
+
+impl MemberStore for WatchedStore {
+    fn put_member(&self, member: Member, key_check: Option<String>) -> StoreFuture<'_, bool> {
+        self.watch(self.store.put_member(member, key_check), |written| *written)
+    }
+
+    fn member(&self, project: &str, user: &str) -> StoreFuture<'_, Option<Member>> {
+        self.store.member(project, user)
+    }
+
+    fn members(&self, project: &str) -> StoreFuture<'_, Vec<Member>> {
+        self.store.members(project)
+    }
+
+    fn remove_member(&self, project: &str, user: &str) -> StoreFuture<'_, bool> {
+        self.watch(self.store.remove_member(project, user), |removed| *removed)
+    }
+
+    fn change_key(&self, change: KeyChange) -> StoreFuture<'_, bool> {
+        self.watch(self.store.change_key(change), |changed| *changed)
     }
 }
 

@@ -6,8 +6,8 @@
 //! that is being written: its log holds the events so far. Contents are sealed before they come
 //! here: a store sees only ids, owners, times and the facts that need no key.
 //!
-//! The types are in [`node`], [`project`], [`run`] and [`user`]. A [`Commit`] has the changes that are written
-//! together.
+//! The types are in [`node`], [`project`], [`run`], [`user`] and [`member`]. A [`Commit`] has the
+//! changes that are written together.
 
 use std::borrow::Cow;
 use std::fmt::Debug;
@@ -17,11 +17,13 @@ use std::time::Duration;
 use sha2::{Digest, Sha256};
 use throughline_gateway::thinking::store::StoreFuture;
 
+pub mod member;
 pub mod node;
 pub mod project;
 pub mod run;
 pub mod user;
 
+pub use member::{KeyChange, Member};
 pub use node::{
     Branch, BranchFacts, Changed, Move, Node, NodeFacts, NodeRole, NodeStatus, Owner, ProjectNode,
     Reference,
@@ -99,7 +101,8 @@ pub trait ProjectStore: Debug + Send + Sync + 'static {
     fn change_project(&self, from: Project, to: Project) -> StoreFuture<'_, Changed>;
     /// Reads a project.
     fn project(&self, id: &str) -> StoreFuture<'_, Option<Project>>;
-    /// Projects of an owner, newest first, deleted or not.
+    /// Projects of an owner, newest first, deleted or not. Those that others share with the owner are
+    /// among them until they are deleted.
     fn projects(&self, owner: &str, deleted: bool, page: Page) -> StoreFuture<'_, Vec<Project>>;
     /// Removes a project with its branches, nodes and runs. Returns whether there was one.
     fn remove_project(&self, id: &str) -> StoreFuture<'_, bool>;
@@ -177,10 +180,26 @@ pub trait UserStore: Debug + Send + Sync + 'static {
     fn remove_session(&self, token: TokenHash) -> StoreFuture<'_, bool>;
 }
 
-/// A durable store of conversations.
-pub trait Store: NodeStore + ProjectStore + RunStore + UserStore {}
+/// Stores with whom projects are shared.
+pub trait MemberStore: Debug + Send + Sync + 'static {
+    /// Writes a member, and replaces the wrapped key of one that is known. Returns false if the
+    /// project does not exist, or if its key has another check.
+    fn put_member(&self, member: Member, key_check: Option<String>) -> StoreFuture<'_, bool>;
+    /// Reads a member.
+    fn member(&self, project: &str, user: &str) -> StoreFuture<'_, Option<Member>>;
+    /// The members of a project, in the order in which they were added.
+    fn members(&self, project: &str) -> StoreFuture<'_, Vec<Member>>;
+    /// Removes a member. Returns whether there was one.
+    fn remove_member(&self, project: &str, user: &str) -> StoreFuture<'_, bool>;
+    /// Sets the next key of a project, with the wrapped keys of its members, all or nothing. Returns
+    /// false if the project has another key, or if somebody is no member.
+    fn change_key(&self, change: KeyChange) -> StoreFuture<'_, bool>;
+}
 
-impl<T: NodeStore + ProjectStore + RunStore + UserStore> Store for T {}
+/// A durable store of conversations.
+pub trait Store: NodeStore + ProjectStore + RunStore + UserStore + MemberStore {}
+
+impl<T: NodeStore + ProjectStore + RunStore + UserStore + MemberStore> Store for T {}
 
 #[cfg(test)]
 mod tests {

@@ -2,13 +2,14 @@
 //! does the work.
 //!
 //! - `call` reads requests and writes errors, `visitor` finds out who sends them;
-//! - `projects`, `branches`, `nodes`, `turns`, `runs`, `providers`, `accounts`: the handlers, by noun;
+//! - `projects`, `branches`, `nodes`, `turns`, `runs`, `providers`, `accounts`, `members`: the handlers, by noun;
 //! - `stream` writes the events of a run in the format that the caller wants;
 //! - `openapi` describes all of them.
 
 mod accounts;
 mod branches;
 mod call;
+mod members;
 mod nodes;
 mod openapi;
 mod projects;
@@ -22,7 +23,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::Request;
-use axum::routing::{get, patch, post};
+use axum::routing::{delete, get, patch, post};
 use throughline_canonical::FaultKind;
 use throughline_conversations::projects::problem::Problem;
 
@@ -62,6 +63,9 @@ fn project_routes() -> Router<Arc<App>> {
         .route("/{id}/regenerate", post(turns::regenerate))
         .route("/{id}/preview", post(turns::preview))
         .route("/{id}/merge", post(branches::merge))
+        .route("/{id}/members", get(members::list).post(members::add))
+        .route("/{id}/members/{name}", delete(members::remove))
+        .route("/{id}/key", get(members::key).put(members::set_next_key))
         .method_not_allowed_fallback(wrong_method)
         .fallback(unknown_path)
 }

@@ -7,7 +7,7 @@ use http::header;
 use utoipa::openapi::OpenApi as Document;
 use utoipa::{IntoResponses, OpenApi, ToSchema};
 
-use super::{accounts, branches, nodes, projects, providers, runs, turns};
+use super::{accounts, branches, members, nodes, projects, providers, runs, turns};
 
 const PAGE: &str = include_str!("docs_page/page.html");
 const SCRIPT: &str = include_str!("docs_page/page.js");
@@ -60,6 +60,11 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; c
         accounts::recover,
         accounts::session,
         accounts::user,
+        members::list,
+        members::add,
+        members::remove,
+        members::key,
+        members::set_next_key,
     ),
     components(schemas(ProblemBody))
 )]

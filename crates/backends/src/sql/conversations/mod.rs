@@ -2,7 +2,7 @@
 //!
 //! - `rows`: reads nodes, references, projects and runs from rows;
 //! - `commit`: writes changes together;
-//! - `nodes`, `projects`, `runs`, `users`: the traits of the store.
+//! - `nodes`, `projects`, `runs`, `users`, `members`: the traits of the store.
 
 #![allow(
     private_bounds,
@@ -10,6 +10,7 @@
 )]
 
 mod commit;
+mod members;
 mod nodes;
 mod projects;
 mod rows;

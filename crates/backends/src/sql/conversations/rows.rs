@@ -3,8 +3,8 @@
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use throughline_conversations::store::{
-    Branch, Credential, Node, NodeFacts, Piece, Project, ProjectNode, Reference, Run, RunStatus,
-    User, UserSession,
+    Branch, Credential, Member, Node, NodeFacts, Piece, Project, ProjectNode, Reference, Run,
+    RunStatus, User, UserSession,
 };
 
 use crate::sql::Row;
@@ -37,6 +37,9 @@ pub(super) const USER: &str = "id, name, unique_name, created, kdf, auth_record,
 
 /// The columns of a session, for [`session`].
 pub(super) const SESSION: &str = "token, account, created, expires";
+
+/// The columns of a member, for [`member`].
+pub(super) const MEMBER: &str = "project, account, created, wrapped_key";
 
 pub(super) fn node(mut row: Row) -> Result<Node, sqlx::Error> {
     let mut node = Node {
@@ -146,6 +149,15 @@ pub(super) fn session(mut row: Row) -> Result<UserSession, sqlx::Error> {
         user: row.text()?,
         created: row.number()?,
         expires: row.number()?,
+    })
+}
+
+pub(super) fn member(mut row: Row) -> Result<Member, sqlx::Error> {
+    Ok(Member {
+        project: row.text()?,
+        user: row.text()?,
+        created: row.number()?,
+        wrapped_key: row.optional_bytes()?,
     })
 }
 

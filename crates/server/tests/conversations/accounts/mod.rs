@@ -5,6 +5,7 @@ mod csrf;
 mod guessing;
 mod passphrases;
 mod sessions;
+mod sharing;
 
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
@@ -146,7 +147,6 @@ impl<'a> Person<'a> {
         self.send(Method::POST, path, &body).await
     }
 
-    #[allow(dead_code, reason = "for the tests of members")]
     pub(super) async fn delete(&self, path: &str) -> Answer {
         self.send(Method::DELETE, path, &Value::Null).await
     }

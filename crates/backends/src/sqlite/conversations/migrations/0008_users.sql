@@ -27,9 +27,6 @@ CREATE TABLE session (
 CREATE INDEX session_account ON session (account);
 CREATE INDEX session_expires ON session (expires);
 
--- Identifies the present key of a sealed project. Who writes the project must know it.
-ALTER TABLE project ADD COLUMN key_check TEXT;
-
 -- Users with whom a project is shared, each with the key of the project sealed for them. The owner is
 -- here too, once there is a key.
 CREATE TABLE project_member (
