@@ -35,7 +35,7 @@ impl FromRequestParts<Arc<App>> for Visitor {
     type Rejection = Refusal;
 
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Refusal> {
-        let is_secure = is_secure(&parts.headers);
+        let is_secure = is_secure(&parts.headers, app.is_cross_origin(&parts.headers));
         let token = session_cookie::read(&parts.headers, is_secure);
         let changes = !matches!(parts.method, Method::GET | Method::HEAD | Method::OPTIONS);
         let has_cookie = session_cookie::is_present(&parts.headers);
@@ -70,10 +70,11 @@ fn is_about_users(parts: &Parts) -> bool {
 
 /// Whether a request came over TLS, as a proxy or the browser says. Who says so without TLS gets a
 /// cookie that their browser does not send, and nothing else.
-fn is_secure(headers: &HeaderMap) -> bool {
+fn is_secure(headers: &HeaderMap, is_cross_origin: bool) -> bool {
     let text = |name| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let last = text(FORWARDED_PROTO).rsplit(',').next().unwrap_or_default().trim();
-    last.eq_ignore_ascii_case("https") || text("origin").starts_with("https://")
+    let is_secure_page = !is_cross_origin && text("origin").starts_with("https://");
+    last.eq_ignore_ascii_case("https") || is_secure_page
 }
 
 /// Refuses what a page of another origin may have sent with the user's cookie. Browsers say where a
@@ -160,7 +161,8 @@ mod tests {
             ("origin", "http://localhost:8484", false),
             ("host", "https", false),
         ] {
-            assert_eq!(is_secure(&headers(&[(name, value)])), expected, "{name}: {value}");
+            assert_eq!(is_secure(&headers(&[(name, value)]), false), expected, "{name}: {value}");
         }
+        assert!(!is_secure(&headers(&[("origin", "https://evil.example")]), true));
     }
 }
