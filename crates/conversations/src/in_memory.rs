@@ -9,6 +9,7 @@ use throughline_gateway::thinking::store::StoreError;
 use throughline_gateway::thinking::store::StoreFuture;
 use throughline_gateway::unix_ms;
 
+use crate::in_memory_users::Users;
 use crate::store::{
     Branch, Changed, Commit, LogPiece, Move, Node, NodeFacts, NodeStore, Outcome, Page, Piece,
     Project, ProjectStore, Reference, Run, RunEnd, RunStatus, RunStore,
@@ -17,18 +18,19 @@ use crate::store::{
 /// A conversation store in RAM.
 #[derive(Debug, Default)]
 pub struct InMemory {
-    contents: Mutex<Contents>,
+    pub(crate) contents: Mutex<Contents>,
+    pub(crate) users: Mutex<Users>,
     /// How many of the next reads of logs fail.
     #[cfg(test)]
     failing_reads: std::sync::atomic::AtomicUsize,
 }
 
 #[derive(Clone, Debug, Default)]
-struct Contents {
+pub(crate) struct Contents {
     nodes: BTreeMap<String, Node>,
     raw: BTreeMap<String, Vec<u8>>,
     references: BTreeMap<String, Reference>,
-    projects: BTreeMap<String, Project>,
+    pub(crate) projects: BTreeMap<String, Project>,
     runs: BTreeMap<String, Run>,
     logs: BTreeMap<String, Vec<Piece>>,
     /// When each instance was last alive.
@@ -289,7 +291,7 @@ fn later(one: Option<u64>, other: Option<u64>) -> Option<u64> {
     Some(one?.max(other?))
 }
 
-fn ready<T: Send + 'static>(value: T) -> StoreFuture<'static, T> {
+pub(crate) fn ready<T: Send + 'static>(value: T) -> StoreFuture<'static, T> {
     Box::pin(std::future::ready(Ok(value)))
 }
 
@@ -393,7 +395,8 @@ impl NodeStore for InMemory {
     }
 
     fn trim(&self, now: u64, bytes: u64) -> StoreFuture<'_, u64> {
-        ready(self.contents.lock().trim(now, bytes))
+        let sessions = self.users.lock().remove_expired(now);
+        ready(sessions + self.contents.lock().trim(now, bytes))
     }
 
     fn check_write(&self) -> StoreFuture<'_, ()> {
@@ -424,14 +427,19 @@ impl ProjectStore for InMemory {
 
     fn projects(&self, owner: &str, deleted: bool, wanted: Page) -> StoreFuture<'_, Vec<Project>> {
         let contents = self.contents.lock();
+        let users = self.users.lock();
+        let is_shared = |project: &Project| !deleted && users.is_member(&project.id, owner);
         let own = contents.projects.iter().rev().filter(|(_, project)| {
-            project.owner == owner && project.facts.deleted.is_some() == deleted
+            (project.owner == owner || is_shared(project))
+                && project.facts.deleted.is_some() == deleted
         });
         ready(page(own.map(|(id, project)| (id.as_str(), project)), &wanted, true))
     }
 
     fn remove_project(&self, id: &str) -> StoreFuture<'_, bool> {
-        ready(self.contents.lock().remove_project(id))
+        let mut contents = self.contents.lock();
+        self.users.lock().remove_members(id);
+        ready(contents.remove_project(id))
     }
 
     fn branches(&self, project: &str) -> StoreFuture<'_, Vec<Reference>> {

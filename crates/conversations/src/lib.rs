@@ -9,13 +9,15 @@
 //! - [`responses`]: the stateful part of the Responses dialect, with any backend;
 //! - [`chat_seal`]: seals what projects store, under the key of each project;
 //! - [`projects`]: conversations as trees with branches;
-//! - [`threads`]: message threads of the Anthropic dialect, with any backend.
+//! - [`threads`]: message threads of the Anthropic dialect, with any backend;
+//! - [`users`]: people with a name, who log in.
 
 mod body;
 pub mod chat_seal;
 mod copy;
 pub mod front_doors;
 pub mod in_memory;
+mod in_memory_users;
 pub mod projects;
 pub mod responses;
 pub mod runs;
@@ -23,6 +25,8 @@ pub mod sealed_store;
 pub mod store;
 pub mod suite;
 pub mod threads;
+mod user_suite;
+pub mod users;
 pub mod watched_store;
 
 pub use body::Answer;

@@ -7,6 +7,7 @@ use crate::store::{
     NodeRole, NodeStatus, Outcome, Page, Piece, Project, ProjectFacts, ProjectNode, Reference, Run,
     RunEnd, RunStatus, Store,
 };
+use crate::user_suite::{check_members, check_users};
 
 /// The message of a failed store operation.
 const OK: &str = "the store works";
@@ -116,6 +117,8 @@ pub async fn check_store(store: &dyn Store) {
     stop_reaches_the_writer(store).await;
     readers_of_a_run_are_recorded(store).await;
     ended_run_expires(store).await;
+    check_users(store).await;
+    check_members(store).await;
 }
 
 async fn nodes_form_a_path(store: &dyn Store) {

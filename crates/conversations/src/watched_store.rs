@@ -7,8 +7,9 @@ use throughline_gateway::thinking::health::StoreHealth;
 use throughline_gateway::thinking::store::StoreFuture;
 
 use crate::store::{
-    Branch, Changed, Commit, LogPiece, Node, NodeFacts, NodeStore, Outcome, Page, Piece, Project,
-    ProjectStore, Reference, Run, RunStore, Store,
+    Branch, Changed, Commit, CredentialChange, KeyChange, LogPiece, Member, MemberStore, Node,
+    NodeFacts, NodeStore, Outcome, Page, Piece, Project, ProjectStore, Reference, Run, RunStore,
+    Store, TokenHash, User, UserSession, UserStore,
 };
 
 /// A store, and what is known about the writes to it.
@@ -201,6 +202,62 @@ impl RunStore for WatchedStore {
 
     fn is_shared(&self) -> bool {
         self.store.is_shared()
+    }
+}
+
+impl MemberStore for WatchedStore {
+    fn put_member(&self, member: Member, key_check: Option<String>) -> StoreFuture<'_, bool> {
+        self.watch(self.store.put_member(member, key_check), |written| *written)
+    }
+
+    fn member(&self, project: &str, user: &str) -> StoreFuture<'_, Option<Member>> {
+        self.store.member(project, user)
+    }
+
+    fn members(&self, project: &str) -> StoreFuture<'_, Vec<Member>> {
+        self.store.members(project)
+    }
+
+    fn remove_member(&self, project: &str, user: &str) -> StoreFuture<'_, bool> {
+        self.watch(self.store.remove_member(project, user), |removed| *removed)
+    }
+
+    fn change_key(&self, change: KeyChange) -> StoreFuture<'_, bool> {
+        self.watch(self.store.change_key(change), |changed| *changed)
+    }
+}
+
+impl UserStore for WatchedStore {
+    fn add_user(&self, user: User) -> StoreFuture<'_, bool> {
+        self.watch(self.store.add_user(user), |added| *added)
+    }
+
+    fn user(&self, id: &str) -> StoreFuture<'_, Option<User>> {
+        self.store.user(id)
+    }
+
+    fn user_named(&self, unique_name: &str) -> StoreFuture<'_, Option<User>> {
+        self.store.user_named(unique_name)
+    }
+
+    fn has_users(&self) -> StoreFuture<'_, bool> {
+        self.store.has_users()
+    }
+
+    fn change_credentials(&self, change: CredentialChange) -> StoreFuture<'_, bool> {
+        self.watch(self.store.change_credentials(change), |changed| *changed)
+    }
+
+    fn add_session(&self, session: UserSession) -> StoreFuture<'_, ()> {
+        self.watch(self.store.add_session(session), |()| true)
+    }
+
+    fn session(&self, token: TokenHash) -> StoreFuture<'_, Option<UserSession>> {
+        self.store.session(token)
+    }
+
+    fn remove_session(&self, token: TokenHash) -> StoreFuture<'_, bool> {
+        self.watch(self.store.remove_session(token), |removed| *removed)
     }
 }
 

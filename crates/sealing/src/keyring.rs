@@ -51,6 +51,9 @@ pub enum KeyringParseError {
 /// The HKDF label of the chat keys of managed projects. It must never change.
 const CHAT_LABEL: &[u8] = b"throughline managed chat v1";
 
+/// The HKDF label of made-up salts. It must never change, or unknown names become known.
+const SALT_LABEL: &[u8] = b"throughline made-up salt v1";
+
 /// The keys, newest first.
 #[derive(Clone)]
 pub struct Keyring {
@@ -167,6 +170,19 @@ impl Keyring {
         self.chat_keys(chat).find(|key| key.key_check() == key_id)
     }
 
+    /// A salt for a name that no user has: the same at each call, so that nobody can find out which
+    /// names exist. The oldest secret makes it, because a new one must not change it.
+    pub fn made_up_salt(&self, name: &str) -> [u8; 16] {
+        let mut info = Vec::new();
+        push_part(&mut info, SALT_LABEL);
+        push_part(&mut info, name.as_bytes());
+        let oldest = &self.secrets[self.secrets.len() - 1];
+        let derived = envelope::derive(oldest.secret.as_slice(), &info);
+        let mut salt = [0; 16];
+        salt.copy_from_slice(&derived[..16]);
+        salt
+    }
+
     /// The newest key for a purpose, and its id.
     pub(crate) fn newest(&self, purpose: Purpose) -> (KeyId, &Key) {
         let newest = &self.secrets[0];
@@ -234,6 +250,17 @@ mod tests {
         assert_eq!(other.find(id, Purpose::Envelope), None);
         assert_eq!(one.newest_id(), id);
         assert!(one.contains(id) && !other.contains(id));
+    }
+
+    #[test]
+    fn made_up_salt_differs_by_name_and_survives_a_rotation() {
+        let old = Keyring::new([1; SECRET]);
+        let salt = old.made_up_salt("ada");
+        let new = Keyring::new([2; SECRET]);
+        let rotated = Keyring::read(&format!("{}{}", *new.write(), *old.write())).unwrap();
+        assert_eq!(rotated.made_up_salt("ada"), salt);
+        assert_ne!(old.made_up_salt("bob"), salt);
+        assert_ne!(new.made_up_salt("ada"), salt);
     }
 
     ///

@@ -13,6 +13,7 @@ pub mod keyring;
 pub mod metrics;
 pub mod projects_api;
 pub mod server;
+pub mod session_cookie;
 pub mod signals;
 pub mod stores;
 pub mod telemetry;

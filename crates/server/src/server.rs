@@ -1,6 +1,7 @@
 //! The HTTP server: its routes, reloads and shutdown.
 
 use std::future::IntoFuture;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -38,7 +39,7 @@ pub async fn serve(
     });
     let mut stopping = app.stopping.subscribe();
     // The router itself as a service would be copied for each connection.
-    let served = axum::serve(listener, router.into_make_service())
+    let served = axum::serve(listener, router.into_make_service_with_connect_info::<SocketAddr>())
         .with_graceful_shutdown(async move {
             let _ = stopping.wait_for(|stop| *stop).await;
         })

@@ -18,6 +18,7 @@ use throughline_conversations::runs::abandoned::CloseRun;
 use throughline_conversations::runs::reader::Readers;
 use throughline_conversations::sealed_store::{Retention, SealedStore};
 use throughline_conversations::threads::Threads;
+use throughline_conversations::users::Users;
 use throughline_gateway::backend::Backend;
 use throughline_gateway::catalog::{Catalog, CatalogError};
 use throughline_gateway::gateway::{Gateway, Stores};
@@ -55,6 +56,8 @@ pub struct App {
     pub threads: Arc<Threads>,
     /// Projects: conversations with branches.
     pub projects: Arc<Projects>,
+    /// People who log in.
+    pub users: Users,
     /// Slots for open WebSockets.
     pub sockets: Arc<Semaphore>,
     /// How long requests in progress may go on after a stop signal.
@@ -148,8 +151,9 @@ impl App {
             tokio::spawn(gateway.clone().follow_others());
         }
         let Retention { time, limit } = config.responses;
-        let conversations = SealedStore::new(conversations, keyring, limit);
+        let conversations = SealedStore::new(conversations, keyring.clone(), limit);
         let conversations = Arc::new(conversations);
+        let users = Users::new(conversations.store.clone(), keyring, config.session_lifetime);
         let runs = Arc::new(Runs::new(conversations.clone()));
         let responses = Arc::new(Responses::new(gateway.clone(), runs.clone(), time));
         let projects = Projects::new(gateway.clone(), runs.clone(), project_settings(config));
@@ -179,6 +183,7 @@ impl App {
             readers,
             threads: Arc::new(threads),
             projects,
+            users,
             sockets: Arc::new(Semaphore::new(config.limits.streams)),
             shutdown_grace: RwLock::new(config.shutdown_grace),
             hosts: RwLock::new(Hosts::new(listen, &config.allowed_hosts)),
@@ -259,6 +264,7 @@ fn keys_needing_restart(before: &Config, after: &Config) -> Vec<&'static str> {
         ("store", before.data_dir == after.data_dir && before.store != after.store),
         ("responses", before.responses != after.responses),
         ("threads", before.threads != after.threads),
+        ("users.session", before.session_lifetime != after.session_lifetime),
         ("runs, pacing or limits.reader_queue", before.runs != after.runs),
         ("limits.streams", before.limits.streams != after.limits.streams),
     ]

@@ -258,7 +258,7 @@ impl Projects {
         name: &str,
         purge: bool,
     ) -> Result<(), Problem> {
-        let project = self.own_project(caller, project).await?;
+        let project = self.present_owned(caller, project).await?;
         let reference = match self.branch(&project, name).await {
             Ok(reference) => reference,
             Err(problem) if !purge => return Err(problem),
@@ -284,7 +284,7 @@ impl Projects {
         project: &str,
         name: &str,
     ) -> Result<BranchView, Problem> {
-        let project = self.own_project(caller, project).await?;
+        let project = self.present_owned(caller, project).await?;
         let reference = match self.branch(&project, name).await {
             Ok(present) => return self.show_branch(present).await,
             Err(_) => self.deleted_branch(&project, name).await?,

@@ -9,7 +9,9 @@
 //! - `locks`: who can read contents; `leases`: keys that are held for some minutes; `unfinished`: answers
 //!   of sealed projects whose server died.
 //!
-//! Every function checks that the project belongs to the caller. Nothing but a purge removes a node.
+//! - `members`: with whom a project is shared.
+//!
+//! Every function checks that the project belongs to the caller, or is shared with the caller. Nothing but a purge removes a node.
 
 mod answer;
 mod branch;
@@ -19,6 +21,7 @@ mod history;
 pub mod ids;
 mod leases;
 mod locks;
+mod members;
 mod merge;
 mod preview;
 pub mod problem;
@@ -43,6 +46,7 @@ pub use self::history::{Graph, GraphNode, HistoryPage, Order};
 use self::leases::Leases;
 pub use self::leases::{LeaseRequest, LeaseView};
 pub use self::locks::ProjectMode;
+pub use self::members::{MemberList, MemberView, NewMember, NextKey, OwnKey};
 pub use self::merge::{Merge, Merged};
 pub use self::preview::ChatPreview;
 use self::problem::Problem;
@@ -151,14 +155,15 @@ impl Projects {
         self.settings.read().clone()
     }
 
-    /// A project of this owner, deleted or not.
+    /// A project that the caller owns, deleted or not, or that is shared with the caller.
     async fn any_project(&self, caller: &Caller, id: &str) -> Result<Project, Problem> {
-        let project = self.sealed_store.store.project(id).await?;
-        let own = project.filter(|project| project.owner == caller.owner);
-        own.ok_or_else(|| Problem::not_found("project", id))
+        match self.sealed_store.store.project(id).await? {
+            Some(project) if self.may_read(caller, &project).await? => Ok(project),
+            _ => Err(Problem::not_found("project", id)),
+        }
     }
 
-    /// A project of this owner.
+    /// A project that the caller owns, or that is shared with the caller.
     async fn own_project(&self, caller: &Caller, id: &str) -> Result<Project, Problem> {
         let project = self.any_project(caller, id).await?;
         match project.facts.deleted {

@@ -67,6 +67,13 @@ impl Problem {
         self
     }
 
+    /// Adds how long the caller has to wait, in seconds.
+    #[must_use]
+    pub fn retry_after(mut self, seconds: u64) -> Self {
+        self.0.fault.retry_after = Some(seconds);
+        self
+    }
+
     /// The fault.
     pub fn fault(&self) -> &Fault {
         &self.0.fault

@@ -8,6 +8,7 @@ use utoipa::ToSchema;
 
 use super::ids::new_id;
 use super::locks::{check_mode, locked};
+use super::members::key_changed;
 use super::problem::Problem;
 use super::{BranchView, Caller, Projects};
 use crate::chat_seal::{ChatSeal, Field, SealedFields};
@@ -179,7 +180,7 @@ impl Projects {
         if let Some(title) = &change.title {
             check_name("title", title)?;
         }
-        let project = self.own_project(caller, id).await?;
+        let project = self.present_owned(caller, id).await?;
         let seal = self.unlock(caller, &project)?;
         let changed = self.edit_project(project, |project| {
             let mut content = project_content(&seal, project)?;
@@ -210,13 +211,18 @@ impl Projects {
                 return Ok(to);
             }
             let read = store.project(&project.id).await?;
-            project = read.ok_or_else(|| Problem::not_found("project", &project.id))?;
+            let read = read.ok_or_else(|| Problem::not_found("project", &project.id))?;
+            // What was sealed under the key before must not be stored any more.
+            if read.facts.key_check != project.facts.key_check {
+                return Err(key_changed());
+            }
+            project = read;
         }
     }
 
     /// Deletes a project. It can be restored, unless `purge` removes it for good.
     pub async fn delete(&self, caller: &Caller, id: &str, purge: bool) -> Result<(), Problem> {
-        let project = self.any_project(caller, id).await?;
+        let project = self.owned_project(caller, id).await?;
         let store = &self.sealed_store.store;
         if purge {
             for branch in store.branches(id).await? {
@@ -236,7 +242,7 @@ impl Projects {
 
     /// Brings a deleted project back.
     pub async fn restore(&self, caller: &Caller, id: &str) -> Result<ProjectView, Problem> {
-        let project = self.any_project(caller, id).await?;
+        let project = self.owned_project(caller, id).await?;
         let restored = self.edit_project(project, |project| {
             project.facts.deleted = None;
             Ok(())

@@ -492,11 +492,13 @@ impl Projects {
     /// The record of a run of this owner.
     pub async fn own_run(&self, caller: &Caller, id: &str) -> Result<Run, Problem> {
         let run = self.sealed_store.store.run(id).await?;
-        let own = run.filter(|run| run.owner == caller.owner && is_project(&run.scope));
-        own.ok_or_else(|| {
-            Problem::not_found("run", id)
-                .hint("logs of runs are kept for `runs.retention`; the answer is in its node")
-        })
+        if let Some(run) = run.filter(|run| is_project(&run.scope))
+            && self.may_read_run(caller, &run).await?
+        {
+            return Ok(run);
+        }
+        Err(Problem::not_found("run", id)
+            .hint("logs of runs are kept for `runs.retention`; the answer is in its node"))
     }
 
     /// The seal of the project of a run.

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
 use futures_util::{FutureExt, StreamExt};
 use http_body::Frame;
@@ -82,6 +83,8 @@ pub struct RunReader {
     entries: BoxStream<'static, Result<Entry, Fault>>,
     reply: ResumableReply,
     end_facts: Option<Box<dyn EndFacts>>,
+    /// Why the stream ends early, when this is ready.
+    ended_by: Option<BoxFuture<'static, Fault>>,
     /// The run, if this process writes it.
     live: Option<Arc<LiveRun>>,
     /// The number of the last entry that was read.
@@ -125,6 +128,7 @@ impl RunReader {
             entries,
             reply,
             end_facts: None,
+            ended_by: None,
             live,
             number: 0,
             pending: Vec::new(),
@@ -185,6 +189,13 @@ impl RunReader {
     #[must_use]
     pub fn with_end_facts(mut self, facts: impl EndFacts + 'static) -> Self {
         self.end_facts = Some(Box::new(facts));
+        self
+    }
+
+    /// Ends the stream with an error as soon as this is ready, whatever the run does.
+    #[must_use]
+    pub fn until(mut self, ended_by: BoxFuture<'static, Fault>) -> Self {
+        self.ended_by = Some(ended_by);
         self
     }
 
@@ -263,6 +274,10 @@ impl RunReader {
                 (Fault::new(FaultKind::Internal, what), EndReason::Failed)
             }
         };
+        self.write_end(fault, reason, out);
+    }
+
+    fn write_end(&mut self, fault: Fault, reason: EndReason, out: &mut Vec<u8>) {
         self.write(self.number + 1, &Event::Fault(fault), out);
         self.write(self.number + 2, &Event::Ended { reason }, out);
     }
@@ -397,13 +412,21 @@ impl Readers {
                 None => pending().await,
             }
         };
-        tokio::pin!(revoked);
+        let ended_by = reader.ended_by.take().unwrap_or_else(|| pending().boxed());
+        tokio::pin!(revoked, ended_by);
         loop {
             let keep_alive = self.gateway.settings().keep_alive;
             let bytes = tokio::select! {
                 biased;
                 // The key may not be used any more.
                 () = &mut revoked => return ReaderEnd::Gone,
+                fault = &mut ended_by => {
+                    let mut bytes = Vec::new();
+                    reader.write_end(fault, EndReason::Failed, &mut bytes);
+                    let bytes = reader.complete(bytes).await;
+                    outlet.send(bytes, || false).await;
+                    return ReaderEnd::Gone;
+                }
                 next = reader.next() => match next {
                     Some(bytes) => {
                         outlet.last_data = Instant::now();

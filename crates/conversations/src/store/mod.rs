@@ -6,8 +6,8 @@
 //! that is being written: its log holds the events so far. Contents are sealed before they come
 //! here: a store sees only ids, owners, times and the facts that need no key.
 //!
-//! The types are in [`node`], [`project`] and [`run`]. A [`Commit`] has the changes that are written
-//! together.
+//! The types are in [`node`], [`project`], [`run`], [`user`] and [`member`]. A [`Commit`] has the
+//! changes that are written together.
 
 use std::borrow::Cow;
 use std::fmt::Debug;
@@ -17,16 +17,20 @@ use std::time::Duration;
 use sha2::{Digest, Sha256};
 use throughline_gateway::thinking::store::StoreFuture;
 
+pub mod member;
 pub mod node;
 pub mod project;
 pub mod run;
+pub mod user;
 
+pub use member::{KeyChange, Member};
 pub use node::{
     Branch, BranchFacts, Changed, Move, Node, NodeFacts, NodeRole, NodeStatus, Owner, ProjectNode,
     Reference,
 };
 pub use project::{Page, PreviousKey, Project, ProjectFacts};
 pub use run::{Commit, LogPiece, Outcome, Piece, Run, RunEnd, RunStatus};
+pub use user::{Credential, CredentialChange, TokenHash, User, UserSession};
 
 /// The longest name that is stored as it is, in bytes. Databases cannot find arbitrarily long ones.
 pub const MAX_STORED_NAME: usize = 500;
@@ -81,8 +85,8 @@ pub trait NodeStore: Debug + Send + Sync + 'static {
     fn reference(&self, id: &str) -> StoreFuture<'_, Option<Reference>>;
     /// Removes a reference but not its nodes. Returns whether there was one.
     fn remove_reference(&self, id: &str) -> StoreFuture<'_, bool>;
-    /// Removes expired nodes, references and runs, then the oldest nodes until at most this many
-    /// sealed bytes are left in nodes and their logs. Nodes of projects and nodes that are still
+    /// Removes expired nodes, references, runs and sessions, then the oldest nodes until at most this
+    /// many sealed bytes are left in nodes and their logs. Nodes of projects and nodes that are still
     /// being written stay. Returns how many were removed.
     fn trim(&self, now: u64, bytes: u64) -> StoreFuture<'_, u64>;
     /// Checks that a write succeeds now, with a write that does not change the content.
@@ -97,7 +101,8 @@ pub trait ProjectStore: Debug + Send + Sync + 'static {
     fn change_project(&self, from: Project, to: Project) -> StoreFuture<'_, Changed>;
     /// Reads a project.
     fn project(&self, id: &str) -> StoreFuture<'_, Option<Project>>;
-    /// Projects of an owner, newest first, deleted or not.
+    /// Projects of an owner, newest first, deleted or not. Those that others share with the owner are
+    /// among them until they are deleted.
     fn projects(&self, owner: &str, deleted: bool, page: Page) -> StoreFuture<'_, Vec<Project>>;
     /// Removes a project with its branches, nodes and runs. Returns whether there was one.
     fn remove_project(&self, id: &str) -> StoreFuture<'_, bool>;
@@ -154,10 +159,47 @@ pub trait RunStore: Debug + Send + Sync + 'static {
     }
 }
 
-/// A durable store of conversations.
-pub trait Store: NodeStore + ProjectStore + RunStore {}
+/// Stores users and their sessions.
+pub trait UserStore: Debug + Send + Sync + 'static {
+    /// Adds a user. Returns false if the name is taken.
+    fn add_user(&self, user: User) -> StoreFuture<'_, bool>;
+    /// Reads a user.
+    fn user(&self, id: &str) -> StoreFuture<'_, Option<User>>;
+    /// The user with this unique name.
+    fn user_named(&self, unique_name: &str) -> StoreFuture<'_, Option<User>>;
+    /// Whether there is any user.
+    fn has_users(&self) -> StoreFuture<'_, bool>;
+    /// Replaces the credentials of a user and ends the user's other sessions, both or neither.
+    /// Returns false if the credential has changed meanwhile, or if there is no such user.
+    fn change_credentials(&self, change: CredentialChange) -> StoreFuture<'_, bool>;
+    /// Adds a session.
+    fn add_session(&self, session: UserSession) -> StoreFuture<'_, ()>;
+    /// Reads a session, expired or not.
+    fn session(&self, token: TokenHash) -> StoreFuture<'_, Option<UserSession>>;
+    /// Ends a session. Returns whether there was one.
+    fn remove_session(&self, token: TokenHash) -> StoreFuture<'_, bool>;
+}
 
-impl<T: NodeStore + ProjectStore + RunStore> Store for T {}
+/// Stores with whom projects are shared.
+pub trait MemberStore: Debug + Send + Sync + 'static {
+    /// Writes a member, and replaces the wrapped key of one that is known. Returns false if the
+    /// project does not exist, or if its key has another check.
+    fn put_member(&self, member: Member, key_check: Option<String>) -> StoreFuture<'_, bool>;
+    /// Reads a member.
+    fn member(&self, project: &str, user: &str) -> StoreFuture<'_, Option<Member>>;
+    /// The members of a project, in the order in which they were added.
+    fn members(&self, project: &str) -> StoreFuture<'_, Vec<Member>>;
+    /// Removes a member. Returns whether there was one.
+    fn remove_member(&self, project: &str, user: &str) -> StoreFuture<'_, bool>;
+    /// Sets the next key of a project, with the wrapped keys of its members, all or nothing. Returns
+    /// false if the project has another key, or if somebody is no member.
+    fn change_key(&self, change: KeyChange) -> StoreFuture<'_, bool>;
+}
+
+/// A durable store of conversations.
+pub trait Store: NodeStore + ProjectStore + RunStore + UserStore + MemberStore {}
+
+impl<T: NodeStore + ProjectStore + RunStore + UserStore + MemberStore> Store for T {}
 
 #[cfg(test)]
 mod tests {

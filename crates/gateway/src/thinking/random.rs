@@ -1,4 +1,4 @@
-//! Random nonces and ids. The gateway uses no other source of randomness.
+//! Random nonces, ids and secrets. The gateway uses no other source of randomness.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -24,6 +24,19 @@ pub fn envelope_nonce() -> EnvelopeNonce {
 /// An id that cannot be guessed.
 pub fn id() -> String {
     throughline_canonical::thinking::hex(&nonce()[..12])
+}
+
+/// The system gives no random bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the system gives no random bytes")]
+pub struct NoRandomness;
+
+/// Bytes that nobody can guess. Unlike a nonce, a secret has no replacement without system
+/// randomness.
+pub fn secret<const N: usize>() -> Result<[u8; N], NoRandomness> {
+    let mut bytes = [0; N];
+    getrandom::fill(&mut bytes).map_err(|_| NoRandomness)?;
+    Ok(bytes)
 }
 
 /// A nonce must be new but need not be secret, so the gateway can continue without system

@@ -21,6 +21,7 @@ use super::admit::{self, MethodUse};
 use super::body::read_body;
 use super::detect::{PinnedPath, detect_dialect};
 use super::{into_response, ollama, plan, refuse, socket};
+use crate::session_cookie;
 use crate::wiring::App;
 
 /// Where providers have their paths. A backend may know more of them than we do.
@@ -33,6 +34,7 @@ const WELCOME: &str = "Throughline is running. Point a client at this address; \
 pub async fn dispatch(State(app): State<Arc<App>>, request: Request) -> Response {
     let began = Instant::now();
     let (mut head, body) = request.into_parts();
+    session_cookie::remove(&mut head.headers);
     let upgrade = WebSocketUpgrade::from_request_parts(&mut head, &app).await;
     let PinnedPath { path, pin } = PinnedPath::read(head.uri.path(), &head.headers);
     let dialect = detect_dialect(&path, &head.headers);

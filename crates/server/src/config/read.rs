@@ -63,6 +63,7 @@ fn read_tree(
     let store = top.table("store");
     let responses = top.table("responses");
     let threads = top.table("threads");
+    let users = top.table("users");
     let debug_log = top.table("debug_log");
     let backends = backends::read(top, env, report);
     let route = routes::read(top, &backends, report);
@@ -95,6 +96,7 @@ fn read_tree(
             limit: responses.value::<Size>("limit", report).0,
         },
         threads: threads.value("retention", report),
+        session_lifetime: users.value("session", report),
         projects: routes::read_projects(top, report),
         runs: read_runs(top, report),
         limits: Limits {

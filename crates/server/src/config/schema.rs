@@ -194,6 +194,9 @@ pub(super) const ROWS: &[Row] = &[
     available("threads", Table, Unset, "Message threads stored for clients that send no history. `responses.limit` includes their size."),
     available("threads.retention", Duration, Toml(r#""1h""#), "How long a thread is stored after its last turn."),
 
+    available("users", Table, Unset, "[Users](users.md), who log in."),
+    available("users.session", Duration, Toml(r#""30d""#), "How long a session lasts after the log-in. Use does not extend it."),
+
     available("runs", Table, Unset, "Streamed replies of front ends, which clients can resume. `responses.limit` includes their size."),
     available("runs.log", Bool, Toml("true"), "Keep a log of each streamed reply. If false, a reply ends with its connection."),
     available("runs.retention", Duration, Toml(r#""10m""#), "How long the log is kept after the end of the reply."),

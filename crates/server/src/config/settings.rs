@@ -49,6 +49,8 @@ pub struct Config {
     pub responses: Retention,
     /// How long message threads are stored after their last turn.
     pub threads: Duration,
+    /// How long a session of a user lasts.
+    pub session_lifetime: Duration,
     /// Defaults of new projects.
     pub projects: ProjectDefaults,
     /// How replies of front ends are logged, paced and read.

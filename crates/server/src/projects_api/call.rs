@@ -19,6 +19,7 @@ use throughline_gateway::headers::callers_key;
 use throughline_sealing::ChatKey;
 use zeroize::Zeroizing;
 
+use super::visitor::Visitor;
 use crate::client_api::body::read_body;
 use crate::wiring::App;
 
@@ -46,7 +47,12 @@ impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
         let (status, body) = self.0.write();
         let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        (status, [(header::CONTENT_TYPE, PROBLEM)], body.to_string()).into_response()
+        let mut response =
+            (status, [(header::CONTENT_TYPE, PROBLEM)], body.to_string()).into_response();
+        if let Some(seconds) = self.0.fault().retry_after {
+            response.headers_mut().insert(header::RETRY_AFTER, seconds.into());
+        }
+        response
     }
 }
 
@@ -61,6 +67,8 @@ impl FromRequestParts<Arc<App>> for Call {
     type Rejection = Refusal;
 
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Refusal> {
+        let visitor = Visitor::from_request_parts(parts, app).await?;
+        let session = app.users.identify(visitor.token.as_ref()).await?;
         let incoming = IncomingRequest {
             method: parts.method.clone(),
             dialect: &Stored,
@@ -77,7 +85,10 @@ impl FromRequestParts<Arc<App>> for Call {
         let chat_key = take_text(&mut headers, CHAT_KEY)?.map(Zeroizing::new);
         let chat_key = chat_key.map(|text| ChatKey::read(&text)).transpose();
         let chat_key = chat_key.map_err(|error| Problem::invalid(CHAT_KEY, error))?;
-        let caller = Caller { key: chat_key, lease, ..Caller::new(&key, headers) };
+        let mut caller = Caller { key: chat_key, lease, ..Caller::new(&key, headers) };
+        if let Some(session) = session {
+            caller.owner = session.user;
+        }
         Ok(Self { app: Arc::clone(app), caller, uri: parts.uri.clone() })
     }
 }

@@ -1,13 +1,15 @@
 //! The conversation API under `/api`. The handlers are thin: [`throughline_conversations::projects`]
 //! does the work.
 //!
-//! - `call` reads requests and writes errors;
-//! - `projects`, `branches`, `nodes`, `turns`, `runs`, `providers`: the handlers, by noun;
+//! - `call` reads requests and writes errors, `visitor` finds out who sends them;
+//! - `projects`, `branches`, `nodes`, `turns`, `runs`, `providers`, `accounts`, `members`: the handlers, by noun;
 //! - `stream` writes the events of a run in the format that the caller wants;
 //! - `openapi` describes all of them.
 
+mod accounts;
 mod branches;
 mod call;
+mod members;
 mod nodes;
 mod openapi;
 mod projects;
@@ -15,12 +17,13 @@ mod providers;
 mod runs;
 mod stream;
 mod turns;
+mod visitor;
 
 use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::Request;
-use axum::routing::{get, patch, post};
+use axum::routing::{delete, get, patch, post};
 use throughline_canonical::FaultKind;
 use throughline_conversations::projects::problem::Problem;
 
@@ -32,6 +35,8 @@ pub fn routes() -> Router<Arc<App>> {
     Router::new()
         .nest("/api/projects", project_routes())
         .nest("/api/runs", run_routes())
+        .nest("/api/auth", auth_routes())
+        .route("/api/users/{name}", get(accounts::user))
         .route("/api/providers", get(providers::list))
         .route("/api/openapi.json", get(openapi::document))
         .route("/api/docs", get(openapi::page))
@@ -58,6 +63,9 @@ fn project_routes() -> Router<Arc<App>> {
         .route("/{id}/regenerate", post(turns::regenerate))
         .route("/{id}/preview", post(turns::preview))
         .route("/{id}/merge", post(branches::merge))
+        .route("/{id}/members", get(members::list).post(members::add))
+        .route("/{id}/members/{name}", delete(members::remove))
+        .route("/{id}/key", get(members::key).put(members::set_next_key))
         .method_not_allowed_fallback(wrong_method)
         .fallback(unknown_path)
 }
@@ -67,6 +75,19 @@ fn run_routes() -> Router<Arc<App>> {
         .route("/{id}", get(runs::read))
         .route("/{id}/events", get(runs::events))
         .route("/{id}/stop", post(runs::stop))
+        .method_not_allowed_fallback(wrong_method)
+        .fallback(unknown_path)
+}
+
+fn auth_routes() -> Router<Arc<App>> {
+    Router::new()
+        .route("/register", post(accounts::register))
+        .route("/kdf", get(accounts::kdf))
+        .route("/login", post(accounts::login))
+        .route("/logout", post(accounts::logout))
+        .route("/passphrase", post(accounts::passphrase))
+        .route("/recover", post(accounts::recover))
+        .route("/session", get(accounts::session))
         .method_not_allowed_fallback(wrong_method)
         .fallback(unknown_path)
 }

@@ -7,7 +7,7 @@ use http::header;
 use utoipa::openapi::OpenApi as Document;
 use utoipa::{IntoResponses, OpenApi, ToSchema};
 
-use super::{branches, nodes, projects, providers, runs, turns};
+use super::{accounts, branches, members, nodes, projects, providers, runs, turns};
 
 const PAGE: &str = include_str!("docs_page/page.html");
 const SCRIPT: &str = include_str!("docs_page/page.js");
@@ -21,7 +21,8 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; c
     info(
         title = "Throughline conversations",
         description = "Projects, branches, nodes and runs. A key in any of the usual headers \
-                       identifies the caller; each key has its own projects."
+                       identifies the caller; each key has its own projects. Once a user is \
+                       registered, the cookie of a session identifies the caller instead."
     ),
     paths(
         projects::list,
@@ -51,6 +52,19 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; c
         runs::events,
         runs::stop,
         providers::list,
+        accounts::register,
+        accounts::kdf,
+        accounts::login,
+        accounts::logout,
+        accounts::passphrase,
+        accounts::recover,
+        accounts::session,
+        accounts::user,
+        members::list,
+        members::add,
+        members::remove,
+        members::key,
+        members::set_next_key,
     ),
     components(schemas(ProblemBody, StreamedEvent))
 )]
@@ -103,9 +117,12 @@ pub(super) enum Refused {
     /// The request is not valid.
     #[response(status = 400, content_type = "application/problem+json")]
     Invalid(ProblemBody),
-    /// The request comes from a web page of another origin.
-    #[response(status = 403, content_type = "text/plain")]
-    Forbidden(String),
+    /// There are users, and the request has no valid session; or a passphrase is wrong.
+    #[response(status = 401, content_type = "application/problem+json")]
+    Unauthenticated(ProblemBody),
+    /// The caller may not do this. A web page of another origin gets plain text.
+    #[response(status = 403, content_type = "application/problem+json")]
+    Forbidden(ProblemBody),
     /// It does not exist, or belongs to another caller.
     #[response(status = 404, content_type = "application/problem+json")]
     Missing(ProblemBody),
@@ -121,7 +138,8 @@ pub(super) enum Refused {
     /// The project is sealed, and the request has neither its key nor a lease.
     #[response(status = 423, content_type = "application/problem+json")]
     Locked(ProblemBody),
-    /// Too many requests are in progress.
+    /// Too many requests are in progress, or there were too many attempts to log in.
+    /// `retry-after` says when to try again.
     #[response(status = 429, content_type = "application/problem+json")]
     Busy(ProblemBody),
     /// The store or a backend does not work.

@@ -114,6 +114,9 @@ impl Reading {
             true => readers.open(id, seal, reply, None).await?,
             false => readers.resume(id, seal, reply, after).await.map_err(unknown_cursor)?,
         };
+        if let Some(ends) = call.projects().end_of_membership(&call.caller, &run).await? {
+            reader = reader.until(ends);
+        }
         if format == ReplyFormat::NdJson {
             let (projects, caller) = (call.projects().clone(), call.caller.clone());
             reader = reader.with_end_facts(EndOfAnswer { projects, caller, id: run.id });

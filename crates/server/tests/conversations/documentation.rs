@@ -1,4 +1,4 @@
-//! The examples of docs/conversations.md, and the OpenAPI document.
+//! The examples of docs/conversations.md, the calls of docs/users.md, and the OpenAPI document.
 
 use std::process::Stdio;
 
@@ -13,6 +13,7 @@ use crate::support::{ANTHROPIC, Api, BINARY, text};
 const SEALED_KEY: &str = "BwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwc";
 
 const PAGE: &str = include_str!("../../../../docs/conversations.md");
+const USERS_PAGE: &str = include_str!("../../../../docs/users.md");
 
 /// The content of the first code block of this language.
 fn code_block(language: &str) -> &'static str {
@@ -118,11 +119,14 @@ async fn tutorial_works_with_python() {
 async fn page_has_an_example_of_every_operation() {
     let api = Api::over(&[ANTHROPIC]).await;
     let document = api.get("/api/openapi.json").await;
-    let shown: Vec<(String, Vec<String>)> = examples()
-        .iter()
-        .map(|(method, path, _, _)| {
+    let calls = [PAGE, USERS_PAGE].into_iter().flat_map(str::lines).filter_map(|line| {
+        let call = line.strip_prefix("| `")?.split('`').next()?;
+        call.split_once(' ')
+    });
+    let shown: Vec<(String, Vec<String>)> = calls
+        .map(|(method, path)| {
             let path = path.split('?').next().unwrap_or_default();
-            (method.as_str().to_lowercase(), path.split('/').map(str::to_owned).collect())
+            (method.to_lowercase(), path.split('/').map(str::to_owned).collect())
         })
         .collect();
     let paths = document["paths"].as_object().expect("paths");
@@ -139,7 +143,7 @@ async fn page_has_an_example_of_every_operation() {
             assert!(has_example, "{method} {path}");
         }
     }
-    assert_eq!(paths.len(), 20, "{:?}", paths.keys());
+    assert_eq!(paths.len(), 31, "{:?}", paths.keys());
 }
 
 #[tokio::test]

@@ -7,6 +7,7 @@ mod upstreams;
 
 mod support;
 
+mod accounts;
 mod both_stores;
 mod branches;
 mod broken_turns;

@@ -2,7 +2,7 @@
 //!
 //! - `rows`: reads nodes, references, projects and runs from rows;
 //! - `commit`: writes changes together;
-//! - `nodes`, `projects`, `runs`: the traits of the store.
+//! - `nodes`, `projects`, `runs`, `users`, `members`: the traits of the store.
 
 #![allow(
     private_bounds,
@@ -10,10 +10,12 @@
 )]
 
 mod commit;
+mod members;
 mod nodes;
 mod projects;
 mod rows;
 mod runs;
+mod users;
 
 use throughline_gateway::thinking::store::StoreError;
 

@@ -86,8 +86,8 @@ impl<D: Database> SqlConversations<D> {
         }
     }
 
-    /// Removes expired nodes, references and runs, then the oldest nodes until the rest fits into
-    /// `bytes`.
+    /// Removes expired nodes, references, runs and sessions, then the oldest nodes until the rest fits
+    /// into `bytes`.
     async fn remove_old(&self, now: u64, bytes: u64) -> Result<u64, sqlx::Error> {
         let mut transaction = self.database.begin().await?;
         let mut removed = 0;
@@ -95,6 +95,7 @@ impl<D: Database> SqlConversations<D> {
             "DELETE FROM node WHERE open = 0 AND project IS NULL AND expires <= $1",
             "DELETE FROM reference WHERE expires <= $1",
             "DELETE FROM run WHERE status <> 'running' AND expires <= $1",
+            "DELETE FROM session WHERE expires <= $1",
         ] {
             removed += transaction.execute(statement, values![now]).await?;
         }

@@ -135,9 +135,13 @@ impl<D: Database> ProjectStore for SqlConversations<D> {
                 }
                 None => "",
             };
-            let not = if deleted { "NOT" } else { "" };
+            let (not, shared) = match deleted {
+                true => ("NOT", ""),
+                false => ("", "OR id IN (SELECT project FROM project_member WHERE account = $1)"),
+            };
             let statement = format!(
-                "SELECT {PROJECT} FROM project WHERE owner = $1 AND deleted IS {not} NULL {after}
+                "SELECT {PROJECT} FROM project
+                 WHERE (owner = $1 {shared}) AND deleted IS {not} NULL {after}
                  ORDER BY id DESC LIMIT $2"
             );
             let found = self.database.read(&statement, values).await.map_err(read_error)?;

@@ -3,7 +3,8 @@
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use throughline_conversations::store::{
-    Branch, Node, NodeFacts, Piece, Project, ProjectNode, Reference, Run, RunStatus,
+    Branch, Credential, Member, Node, NodeFacts, Piece, Project, ProjectNode, Reference, Run,
+    RunStatus, User, UserSession,
 };
 
 use crate::sql::Row;
@@ -28,6 +29,17 @@ pub(super) const RUN: &str =
 
 /// The columns of a piece of a log, for [`piece`].
 pub(super) const PIECE: &str = "first, last, sealed";
+
+/// The columns of a user, for [`user`].
+pub(super) const USER: &str = "id, name, unique_name, created, kdf, auth_record, \
+    wrapped_master_key, recovery_auth_record, recovery_wrapped_master_key, public_key, \
+    wrapped_private_key";
+
+/// The columns of a session, for [`session`].
+pub(super) const SESSION: &str = "token, account, created, expires";
+
+/// The columns of a member, for [`member`].
+pub(super) const MEMBER: &str = "project, account, created, wrapped_key";
 
 pub(super) fn node(mut row: Row) -> Result<Node, sqlx::Error> {
     let mut node = Node {
@@ -110,6 +122,43 @@ pub(super) fn run(mut row: Row) -> Result<Run, sqlx::Error> {
 
 pub(super) fn piece(mut row: Row) -> Result<Piece, sqlx::Error> {
     Ok(Piece { first: row.number()?, last: row.number()?, sealed: row.bytes()? })
+}
+
+pub(super) fn user(mut row: Row) -> Result<User, sqlx::Error> {
+    Ok(User {
+        id: row.text()?,
+        name: row.text()?,
+        unique_name: row.text()?,
+        created: row.number()?,
+        kdf: row.text()?,
+        passphrase: credential(&mut row)?,
+        recovery: credential(&mut row)?,
+        public_key: row.bytes()?,
+        wrapped_private_key: row.bytes()?,
+    })
+}
+
+fn credential(row: &mut Row) -> Result<Credential, sqlx::Error> {
+    Ok(Credential { auth_record: row.bytes()?, wrapped_master_key: row.bytes()? })
+}
+
+pub(super) fn session(mut row: Row) -> Result<UserSession, sqlx::Error> {
+    let token = row.bytes()?.try_into();
+    Ok(UserSession {
+        token: token.map_err(|_| sqlx::Error::Decode("a token has 32 bytes".into()))?,
+        user: row.text()?,
+        created: row.number()?,
+        expires: row.number()?,
+    })
+}
+
+pub(super) fn member(mut row: Row) -> Result<Member, sqlx::Error> {
+    Ok(Member {
+        project: row.text()?,
+        user: row.text()?,
+        created: row.number()?,
+        wrapped_key: row.optional_bytes()?,
+    })
 }
 
 /// Reads all rows.

@@ -60,6 +60,7 @@ fn empty_file_has_all_defaults() {
         },
         responses: Retention { time: Duration::from_secs(30 * 86_400), limit: 1 << 30 },
         threads: Duration::from_secs(3600),
+        session_lifetime: Duration::from_secs(30 * 86_400),
         runs: RunSettings {
             log: true,
             retention: Duration::from_secs(600),

@@ -1,0 +1,206 @@
+//! The tests of users, sessions and members that every conversation store must pass.
+
+use crate::store::{
+    Changed, Credential, CredentialChange, KeyChange, Member, Page, PreviousKey, Project,
+    ProjectFacts, Store, User, UserSession,
+};
+
+/// The message of a failed store operation.
+const OK: &str = "the store works";
+
+fn credential(content: u8) -> Credential {
+    Credential { auth_record: vec![content; 49], wrapped_master_key: vec![content; 80] }
+}
+
+fn user(id: &str, unique_name: &str) -> User {
+    User {
+        id: id.to_owned(),
+        name: format!("Name of {id}"),
+        unique_name: unique_name.to_owned(),
+        created: 5,
+        kdf: r#"{"memoryKiB":65536}"#.to_owned(),
+        passphrase: credential(1),
+        recovery: credential(2),
+        public_key: vec![3; 32],
+        wrapped_private_key: vec![4; 80],
+    }
+}
+
+fn session(token: u8, user: &str, expires: u64) -> UserSession {
+    UserSession { token: [token; 32], user: user.to_owned(), created: 6, expires }
+}
+
+/// Checks users, and their sessions.
+pub(crate) async fn check_users(store: &dyn Store) {
+    assert!(!store.has_users().await.expect(OK));
+    names_of_users_are_unique(store).await;
+    session_is_found_until_it_ends(store).await;
+    changed_credentials_end_other_sessions(store).await;
+}
+
+async fn names_of_users_are_unique(store: &dyn Store) {
+    let (ada, bob) = (user("user_ada", "ada"), user("user_bob", "bob"));
+    assert!(store.add_user(ada.clone()).await.expect(OK));
+    assert!(store.has_users().await.expect(OK));
+    assert!(!store.add_user(user("user_other", "ada")).await.expect(OK));
+    assert_eq!(store.user("user_other").await.expect(OK), None);
+    assert!(store.add_user(bob.clone()).await.expect(OK));
+    assert_eq!(store.user("user_ada").await.expect(OK), Some(ada));
+    assert_eq!(store.user_named("bob").await.expect(OK), Some(bob));
+    assert_eq!(store.user_named("eve").await.expect(OK), None);
+}
+
+async fn session_is_found_until_it_ends(store: &dyn Store) {
+    for (token, expires) in [(1, 100), (2, 101)] {
+        store.add_session(session(token, "user_ada", expires)).await.expect(OK);
+    }
+    assert_eq!(store.session([1; 32]).await.expect(OK), Some(session(1, "user_ada", 100)));
+    assert_eq!(store.session([9; 32]).await.expect(OK), None);
+    assert_eq!(store.trim(99, u64::MAX).await.expect(OK), 0);
+    assert_eq!(store.trim(100, u64::MAX).await.expect(OK), 1);
+    assert_eq!(store.session([1; 32]).await.expect(OK), None);
+    assert!(store.remove_session([2; 32]).await.expect(OK));
+    assert!(!store.remove_session([2; 32]).await.expect(OK));
+    assert_eq!(store.session([2; 32]).await.expect(OK), None);
+}
+
+async fn changed_credentials_end_other_sessions(store: &dyn Store) {
+    for (token, user) in [(1, "user_ada"), (2, "user_ada"), (3, "user_bob")] {
+        store.add_session(session(token, user, 900)).await.expect(OK);
+    }
+    let change = CredentialChange {
+        user: "user_ada".to_owned(),
+        from: credential(1),
+        kdf: "{}".to_owned(),
+        passphrase: credential(7),
+        recovery: credential(8),
+        kept_session: Some([2; 32]),
+    };
+    assert!(store.change_credentials(change.clone()).await.expect(OK));
+    let changed = User {
+        kdf: "{}".to_owned(),
+        passphrase: credential(7),
+        recovery: credential(8),
+        ..user("user_ada", "ada")
+    };
+    assert_eq!(store.user("user_ada").await.expect(OK), Some(changed.clone()));
+    let mut left = Vec::new();
+    for token in [1, 2, 3] {
+        left.extend(store.session([token; 32]).await.expect(OK).map(|session| session.token[0]));
+    }
+    assert_eq!(left, [2, 3]);
+    // Another change was faster: nothing is written.
+    let late = CredentialChange { kept_session: None, ..change.clone() };
+    assert!(!store.change_credentials(late).await.expect(OK));
+    assert!(store.session([2; 32]).await.expect(OK).is_some());
+    let unknown = CredentialChange { user: "user_eve".to_owned(), ..change.clone() };
+    assert!(!store.change_credentials(unknown).await.expect(OK));
+    let last = CredentialChange { from: credential(7), kept_session: None, ..change };
+    assert!(store.change_credentials(last).await.expect(OK));
+    assert_eq!(store.session([2; 32]).await.expect(OK), None);
+    assert!(store.session([3; 32]).await.expect(OK).is_some());
+    assert!(store.remove_session([3; 32]).await.expect(OK));
+}
+
+/// Checks members and keys of projects.
+pub(crate) async fn check_members(store: &dyn Store) {
+    members_read_what_is_shared_with_them(store).await;
+    next_key_needs_the_present_one_and_goes_to_members_only(store).await;
+}
+
+fn sealed_project(id: &str, key_check: &str) -> Project {
+    Project {
+        id: id.to_owned(),
+        owner: "user_ada".to_owned(),
+        created: 5,
+        facts: ProjectFacts { key_check: Some(key_check.to_owned()), ..ProjectFacts::default() },
+        sealed: b"title".to_vec(),
+    }
+}
+
+fn member(project: &str, user: &str, key: u8) -> Member {
+    let wrapped_key = Some(vec![key; 80]);
+    Member { project: project.to_owned(), user: user.to_owned(), created: 5, wrapped_key }
+}
+
+async fn add(store: &dyn Store, member: Member, key_check: &str) -> bool {
+    store.put_member(member, Some(key_check.to_owned())).await.expect(OK)
+}
+
+async fn members_read_what_is_shared_with_them(store: &dyn Store) {
+    let listed = async |user: &str| {
+        let page = Page { after: None, limit: 10 };
+        let found = store.projects(user, false, page).await.expect(OK);
+        found.into_iter().map(|project| project.id).collect::<Vec<_>>()
+    };
+    for id in ["shared_1", "shared_2"] {
+        store.put_project(sealed_project(id, "k1")).await.expect(OK);
+    }
+    assert!(!add(store, member("shared_1", "user_bob", 1), "k0").await, "another key");
+    assert!(!add(store, member("unknown", "user_bob", 1), "k1").await);
+    assert!(!store.put_member(member("shared_1", "user_bob", 1), None).await.expect(OK));
+    assert_eq!(listed("user_bob").await, [""; 0]);
+    assert!(add(store, member("shared_1", "user_bob", 1), "k1").await);
+    assert!(add(store, member("shared_1", "user_cleo", 3), "k1").await);
+    assert!(add(store, member("shared_1", "user_bob", 2), "k1").await);
+    let both = [member("shared_1", "user_bob", 2), member("shared_1", "user_cleo", 3)];
+    assert_eq!(store.members("shared_1").await.expect(OK), both);
+    assert_eq!(store.member("shared_1", "user_bob").await.expect(OK).as_ref(), both.first());
+    assert_eq!(store.member("shared_2", "user_bob").await.expect(OK), None);
+    assert_eq!(listed("user_bob").await, ["shared_1"]);
+    assert_eq!(listed("user_ada").await, ["shared_2", "shared_1"]);
+    assert!(store.remove_member("shared_1", "user_bob").await.expect(OK));
+    assert!(!store.remove_member("shared_1", "user_bob").await.expect(OK));
+    assert_eq!(listed("user_bob").await, [""; 0]);
+    // Members go with their project, and do not see a deleted one.
+    assert!(add(store, member("shared_2", "user_bob", 1), "k1").await);
+    let mut deleted = sealed_project("shared_2", "k1");
+    deleted.facts.deleted = Some(7);
+    store.put_project(deleted).await.expect(OK);
+    assert_eq!(listed("user_bob").await, [""; 0]);
+    let page = Page { after: None, limit: 10 };
+    assert_eq!(store.projects("user_bob", true, page).await.expect(OK), []);
+    assert!(store.remove_project("shared_2").await.expect(OK));
+    assert_eq!(store.members("shared_2").await.expect(OK), []);
+}
+
+async fn next_key_needs_the_present_one_and_goes_to_members_only(store: &dyn Store) {
+    let change = |from: &str, to: &str, users: &[&str]| KeyChange {
+        project: "shared_1".to_owned(),
+        previous: PreviousKey {
+            key_check: from.to_owned(),
+            previous: format!("{from} under {to}"),
+        },
+        key_check: to.to_owned(),
+        wrapped_keys: users.iter().map(|user| ((*user).to_owned(), vec![9; 80])).collect(),
+    };
+    let both = ["user_ada", "user_cleo"];
+    for wrong in [
+        change("k0", "k2", &both),
+        change("k1", "k2", &["user_ada", "user_cleo", "user_bob"]),
+        KeyChange { project: "unknown".to_owned(), ..change("k1", "k2", &both) },
+    ] {
+        assert!(!store.change_key(wrong.clone()).await.expect(OK), "{wrong:?}");
+    }
+    let read = async || store.project("shared_1").await.expect(OK).expect("a project");
+    assert_eq!(read().await, sealed_project("shared_1", "k1"), "nothing was written");
+    assert_eq!(store.members("shared_1").await.expect(OK), [member("shared_1", "user_cleo", 3)]);
+    assert!(store.change_key(change("k1", "k2", &both)).await.expect(OK));
+    assert!(!store.change_key(change("k1", "k3", &both)).await.expect(OK), "a second writer");
+    assert!(store.change_key(change("k2", "k3", &both)).await.expect(OK));
+    let facts = read().await.facts;
+    assert_eq!(facts.key_check.as_deref(), Some("k3"));
+    let previous: Vec<&str> = facts.previous_keys.iter().map(|key| &*key.previous).collect();
+    assert_eq!(previous, ["k2 under k3", "k1 under k2"]);
+    let keys = [member("shared_1", "user_ada", 9), member("shared_1", "user_cleo", 9)];
+    assert_eq!(store.members("shared_1").await.expect(OK), keys);
+    assert!(store.change_key(change("k3", "k4", &["user_ada"])).await.expect(OK));
+    let without = Member { wrapped_key: None, ..member("shared_1", "user_cleo", 9) };
+    assert_eq!(store.members("shared_1").await.expect(OK), [keys[0].clone(), without]);
+    let facts = read().await.facts;
+    // Who knows only an older key writes nothing.
+    let (from, to) = (sealed_project("shared_1", "k2"), sealed_project("shared_1", "k2"));
+    assert_eq!(store.change_project(from, to).await.expect(OK), Changed::Stale);
+    assert_eq!(read().await.facts, facts);
+    assert!(store.remove_project("shared_1").await.expect(OK));
+}
