@@ -338,7 +338,7 @@ impl Projects {
     }
 
     /// Changes a branch. What others change at the same time stays: each attempt starts from what is
-    /// stored, and fails only if somebody else was faster.
+    /// stored, and fails only if another request was faster.
     async fn edit_branch(
         &self,
         mut reference: Reference,

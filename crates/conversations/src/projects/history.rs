@@ -186,7 +186,7 @@ impl Projects {
             let to = inside.facts.clone();
             match self.sealed_store.store.change_node(id, from, to).await? {
                 Changed::Yes => break,
-                // Somebody else has changed it.
+                // Another request has changed it.
                 _ => node = self.own_node(&project, id).await?,
             }
         }

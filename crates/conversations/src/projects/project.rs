@@ -197,7 +197,7 @@ impl Projects {
     }
 
     /// Changes a project. What others change at the same time stays: each attempt starts from what is
-    /// stored, and fails only if somebody else was faster.
+    /// stored, and fails only if another request was faster.
     async fn edit_project(
         &self,
         mut project: Project,

@@ -4,7 +4,7 @@
 use serde_json::Value;
 use utoipa::ToSchema;
 
-/// The settings of a turn. What is absent is the model's own default.
+/// The settings of a turn. An absent one means the model's own default.
 #[derive(ToSchema)]
 #[allow(dead_code, reason = "describes what the dialect of the store reads")]
 pub(super) struct TurnSettings {

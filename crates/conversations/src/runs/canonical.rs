@@ -108,8 +108,8 @@ impl CanonicalRun {
         self.drive_events(stream_of(events), Some(head), store_end).instrument(span).await
     }
 
-    /// Does the work of this run. If it panics, the run ends as an error, with what had arrived: nobody
-    /// else would end it, and its branch would stay busy.
+    /// Does the work of this run. If it panics, the run ends as an error, with what had arrived: no other
+    /// task would end it, and its branch would stay busy.
     pub async fn guard(&self, work: impl Future<Output = ()>, store_end: &dyn StoreEnd) {
         if catch_panic(work).await.is_ok() {
             return;

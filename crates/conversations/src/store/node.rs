@@ -159,7 +159,7 @@ pub struct BranchFacts {
     pub deleted: Option<u64>,
 }
 
-/// The result of a change that holds only if nobody else has changed the same thing.
+/// The result of a change that holds only if no other request has changed the same thing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Changed {
     /// It was changed.
