@@ -13,6 +13,9 @@ use crate::responses::Responses;
 use crate::support::{BedOptions, Mismatches, TestBed, new_client};
 use crate::test_client::{TestClient, list, send, text, try_turn};
 
+/// Creates a client.
+type NewClient = fn() -> Box<dyn TestClient>;
+
 /// The loss of two blocks at a backend that cannot read them.
 const TWO_BLOCKS: &str = "thinking_omitted=2;reason=origin";
 
@@ -143,7 +146,7 @@ async fn lost_thinking_has_one_number_everywhere() {
 #[tokio::test]
 async fn lost_thinking_counts_the_same_at_servers_that_read_none() {
     let mut mismatches = Mismatches::default();
-    let clients: [(&str, fn() -> Box<dyn TestClient>); 6] = [
+    let clients: [(&str, NewClient); 6] = [
         ("chat", || Box::new(Chat::new(true))),
         ("chat, dropped", || Box::new(Chat::new(false))),
         ("responses, dropped", || Box::new(Responses::without_reasoning())),
