@@ -124,7 +124,7 @@ impl ChatSeal {
             Some(mut revoked) => {
                 // A lease that expires drops its sender. What has begun may end then.
                 if revoked.wait_for(|revoked| *revoked).await.is_err() {
-                    pending().await
+                    pending::<()>().await;
                 }
             }
             None => pending().await,

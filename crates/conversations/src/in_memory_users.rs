@@ -37,8 +37,8 @@ impl Users {
     }
 
     fn share(&mut self, member: Member) {
-        let place = key(&member.project, &member.user);
-        let known = self.members.entry(place).or_insert_with(|| member.clone());
+        let name = key(&member.project, &member.user);
+        let known = self.members.entry(name).or_insert_with(|| member.clone());
         known.wrapped_key = member.wrapped_key;
     }
 

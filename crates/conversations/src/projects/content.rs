@@ -97,7 +97,7 @@ impl NodeContent {
         let mut fields =
             SealedFields::default().with(Field::Node, seal.seal_json(Field::Node, node, self));
         if seal.is_clients() {
-            let (text, blocks) = (self.text(), write_blocks(self.clone().into_blocks()));
+            let (text, blocks) = (self.text(), write_blocks(&self.clone().into_blocks()));
             fields = fields
                 .with(Field::Content, seal.seal(Field::Content, node, text.as_bytes()))
                 .with(Field::ContentBlocks, seal.seal_json(Field::ContentBlocks, node, &blocks));
@@ -114,7 +114,7 @@ impl NodeContent {
 }
 
 /// Blocks as the API shows them.
-fn write_blocks(blocks: Vec<Block>) -> Vec<Value> {
+fn write_blocks(blocks: &[Block]) -> Vec<Value> {
     blocks.iter().map(content_blocks::write).collect()
 }
 
@@ -247,7 +247,7 @@ impl NodeView {
             thinking_content: content.thinking_text(),
             error: error.map(|fault| json!({"kind": fault.kind, "message": fault.message})),
             losses: content.losses.clone(),
-            content_blocks: is_open.then(|| write_blocks(content.into_blocks())),
+            content_blocks: is_open.then(|| write_blocks(&content.into_blocks())),
             provider: facts.provider,
             model_used: facts.model,
             created_on_branch: branch.to_owned(),

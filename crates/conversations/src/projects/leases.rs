@@ -110,7 +110,7 @@ impl Projects {
         &self,
         caller: &Caller,
         project: &str,
-        asked: LeaseRequest,
+        request: LeaseRequest,
     ) -> Result<LeaseView, Problem> {
         let project = self.own_project(caller, project).await?;
         if project.facts.key_check.is_none() {
@@ -118,7 +118,7 @@ impl Projects {
             return Err(Problem::conflict("not-sealed", detail)
                 .hint("use the project without a key, or make one with `\"mode\": \"sealed\"`"));
         }
-        let minutes = asked.minutes.unwrap_or(DEFAULT_MINUTES);
+        let minutes = request.minutes.unwrap_or(DEFAULT_MINUTES);
         if !(1..=MAX_MINUTES).contains(&minutes) {
             return Err(Problem::invalid("minutes", format!("must be 1 to {MAX_MINUTES}")));
         }

@@ -276,7 +276,7 @@ impl Projects {
                 let mut view = summary(&project, seal.as_deref())?;
                 match &searched {
                     Some(text) if query.in_content => {
-                        // What is sealed is not searched, also if the key is here by chance.
+                        // A sealed project is not searched, even if the request has its key.
                         let seal = seal.filter(|seal| !seal.is_clients());
                         if let Some(seal) = seal {
                             view.matches = self.search_content(&seal, &project.id, text).await?;

@@ -263,7 +263,7 @@ impl RunReader {
         Some(out)
     }
 
-    /// Ends the stream of a run whose log has no end: its server died while nobody had the key of its
+    /// Ends the stream of a run whose log has no end: its server died, and no request has had the key of its
     /// project, or the run was removed.
     async fn write_missing_end(&mut self, out: &mut Vec<u8>) {
         let run = self.runs.sealed_store.store.run(&self.id).await.ok().flatten();

@@ -34,7 +34,7 @@ impl SessionToken {
         Zeroizing::new(BASE64_URL_SAFE_NO_PAD.encode(self.0.as_slice()))
     }
 
-    /// What is stored of it. A fast hash is enough: nobody can guess 32 random bytes.
+    /// What is stored of it. A fast hash is enough: 32 random bytes cannot be guessed.
     pub fn hash(&self) -> TokenHash {
         Sha256::digest(self.0.as_slice()).into()
     }

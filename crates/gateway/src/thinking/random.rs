@@ -31,7 +31,7 @@ pub fn id() -> String {
 #[error("the system gives no random bytes")]
 pub struct NoRandomness;
 
-/// Bytes that nobody can guess. Unlike a nonce, a secret has no replacement without system
+/// Bytes that cannot be guessed. Unlike a nonce, a secret has no replacement without system
 /// randomness.
 pub fn secret<const N: usize>() -> Result<[u8; N], NoRandomness> {
     let mut bytes = [0; N];

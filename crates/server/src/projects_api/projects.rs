@@ -166,9 +166,9 @@ pub(super) async fn restore(
 pub(super) async fn lease(
     call: Call,
     Names(id): Names<String>,
-    Body(asked): Body<LeaseRequest>,
+    Body(request): Body<LeaseRequest>,
 ) -> Result<impl IntoResponse, Refusal> {
-    let lease = call.projects().lease(&call.caller, &id, asked).await?;
+    let lease = call.projects().lease(&call.caller, &id, request).await?;
     Ok((StatusCode::CREATED, Json(lease)))
 }
 
