@@ -13,6 +13,7 @@
 
 mod answer;
 mod branch;
+pub mod budget;
 pub mod content;
 pub mod context;
 mod history;
@@ -24,6 +25,7 @@ mod preview;
 pub mod problem;
 mod project;
 pub mod providers;
+mod tool_text;
 mod turn;
 mod turn_settings;
 mod unfinished;
