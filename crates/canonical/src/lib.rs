@@ -11,6 +11,7 @@ pub mod fate;
 pub mod fault;
 pub mod loss;
 mod loss_terms;
+pub mod native;
 mod replay_events;
 pub mod reply;
 pub mod request;
@@ -27,6 +28,7 @@ pub use fate::{BlockReport, Fate, Reason};
 pub use fault::{Fault, FaultKind};
 pub use loss::{Loss, Lossy};
 pub use loss_terms::{LossReason, LossSubject};
+pub use native::{Alignment, MadeTurn, NativePart, NativeTurn};
 pub use reply::{Fold, Reply};
 pub use request::{
     Block, MediaKind, Message, Output, ProviderState, Request, Role, Sampling, Source, Tool,

@@ -1,12 +1,14 @@
 //! Requests: a conversation, tools and settings.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::Citation;
 use crate::cache::CacheBreakpoints;
+use crate::native::{Alignment, MadeTurn};
 use crate::setting::ThinkingSetting;
 
 /// One request. An absent member means that the client did not set it. No defaults are filled in.
@@ -97,6 +99,22 @@ pub struct Message {
     pub role: Role,
     /// The blocks, in order.
     pub content: Vec<Block>,
+    /// The message as its maker wrote it, if that is known.
+    #[serde(skip)]
+    pub made: Option<Arc<MadeTurn>>,
+}
+
+impl Message {
+    /// A message in canonical form only.
+    pub fn new(role: Role, content: Vec<Block>) -> Self {
+        Self { role, content, made: None }
+    }
+
+    /// Where the parts of this dialect go that the maker of the message wrote.
+    pub fn native_parts(&self, dialect: &str) -> Alignment<'_> {
+        let made = self.made.as_deref().filter(|made| made.native.dialect == dialect);
+        made.map(|made| made.align(&self.content)).unwrap_or_default()
+    }
 }
 
 /// The author of a message.

@@ -47,7 +47,7 @@ fn request() -> Request {
     Request {
         model: "m".to_owned(),
         stream: true,
-        messages: vec![Message { role: Role::User, content: vec![Block::text("Which row?")] }],
+        messages: vec![Message::new(Role::User, vec![Block::text("Which row?")])],
         ..Request::default()
     }
 }

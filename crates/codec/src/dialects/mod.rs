@@ -15,9 +15,12 @@ use std::fmt;
 use std::time::Duration;
 
 use serde_json::Value;
-use throughline_canonical::{EndReason, Event, Fault, Loss, Lossy, Out, Reply, Request};
+use throughline_canonical::{
+    BlockReport, EndReason, Event, Fault, Loss, Lossy, Out, Reply, Request,
+};
 
 use self::client_defaults::ClientDefaults;
+use self::native_turn::NativeForm;
 use self::passthrough::{Passthrough, ReplyRepair};
 use self::profile::Profile;
 use self::raw_reply::RawShape;
@@ -34,6 +37,7 @@ pub mod content_blocks;
 pub mod events;
 pub mod gemini;
 pub mod model_paths;
+pub mod native_turn;
 pub mod ndjson;
 pub mod ollama;
 pub mod opaque_outline;
@@ -186,6 +190,11 @@ pub trait UpstreamDialect: Sync {
     fn interleave(&self, _: &Request, _: &mut Outgoing) {}
     /// The shape in which stored conversations keep replies as they were captured.
     fn raw_shape(&self) -> RawShape;
+    /// How the parts of a turn go back to their maker as it wrote them; `None` if blocks have all of
+    /// them.
+    fn native_form(&self) -> Option<&'static dyn NativeForm> {
+        None
+    }
     /// Returns a reader for the reply of this target.
     fn reply_reader(&self, target: &Target<'_>, streamed: bool) -> Box<dyn ReplyReader>;
     /// Reads an error that arrives instead of a reply.
@@ -250,6 +259,8 @@ pub struct Accepted {
     pub request: Request,
     /// The losses found while reading.
     pub losses: Vec<Loss>,
+    /// Thinking of the conversation that is not in the request.
+    pub left_out: Vec<BlockReport>,
     /// What only the reply has to know about the request.
     pub session: Box<dyn Session>,
 }
@@ -257,7 +268,12 @@ pub struct Accepted {
 impl Accepted {
     /// Combines a request with its session.
     pub fn new(read: Lossy<Request>, session: impl Session + 'static) -> Self {
-        Self { request: read.value, losses: read.losses, session: Box::new(session) }
+        Self {
+            request: read.value,
+            losses: read.losses,
+            left_out: Vec::new(),
+            session: Box::new(session),
+        }
     }
 
     /// Returns a writer for the reply.

@@ -6,7 +6,7 @@
 //! stores nothing of its turns.
 
 use serde_json::json;
-use throughline_canonical::{Event, Fault, FaultKind, Loss, Reply, Request};
+use throughline_canonical::{BlockReport, Event, Fault, FaultKind, Loss, Reply, Request};
 
 use crate::dialects::client_defaults::ClientDefaults;
 use crate::dialects::shared::{canonical_request, fault_status};
@@ -28,9 +28,9 @@ static DEFAULTS: ClientDefaults = ClientDefaults {
 };
 
 impl Stored {
-    /// A request of the store.
-    pub fn accept(request: Request) -> Accepted {
-        Accepted { request, losses: Vec::new(), session: Box::new(Self) }
+    /// A request of the store. `left_out` and `losses` are what of the conversation is not in it.
+    pub fn accept(request: Request, left_out: Vec<BlockReport>, losses: Vec<Loss>) -> Accepted {
+        Accepted { request, losses, left_out, session: Box::new(Self) }
     }
 }
 

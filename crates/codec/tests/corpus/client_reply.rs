@@ -84,7 +84,7 @@ fn write_row(dialect: &dyn ClientDialect, capture: &Capture, row: &Value) -> Val
 
 /// A canonical request, as if the dialect had read it.
 fn canonical(dialect: &dyn ClientDialect, request: Request) -> Accepted {
-    Accepted { request, losses: Vec::new(), session: dialect.session() }
+    Accepted { request, losses: Vec::new(), left_out: Vec::new(), session: dialect.session() }
 }
 
 pub(crate) fn identity() -> ReplyIdentity {

@@ -52,7 +52,7 @@ fn requests(dialect: &dyn ClientDialect, capture: &Capture) -> Vec<Incoming> {
 }
 
 fn canonical(dialect: &dyn ClientDialect, read: Result<Accepted, Fault>) -> Value {
-    let Accepted { request, losses, session } = match read {
+    let Accepted { request, losses, session, .. } = match read {
         Ok(accepted) => accepted,
         Err(fault) => return json!({"fault": fault}),
     };

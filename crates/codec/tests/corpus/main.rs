@@ -10,6 +10,7 @@
 //! - [`client_request`]: requests of clients, and how they are read;
 //! - [`upstream_request`]: requests as each upstream dialect writes them;
 //! - [`upstream_reply`]: replies of providers, in every split and every cut;
+//! - [`native_turn`]: turns of providers, in the request that follows them;
 //! - [`raw_reply`]: replies as stored conversations keep them, read back;
 //! - [`client_reply`]: replies as each client dialect writes them;
 //! - [`refusal`]: errors of providers, and what they are classified as;
@@ -33,6 +34,7 @@ mod client_reply;
 mod client_request;
 mod folder;
 mod malformed;
+mod native_turn;
 mod opaque;
 mod raw_reply;
 mod refusal;

@@ -8,7 +8,8 @@ use futures_util::FutureExt;
 use http::Method;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
-use throughline_canonical::{Block, Request, Usage};
+use throughline_canonical::{Block, NativeTurn, Request, Usage};
+use throughline_codec::dialects::native_turn;
 use throughline_codec::dialects::stored::Stored;
 use throughline_gateway::IncomingRequest;
 use throughline_gateway::reply::raw::RawCapture;
@@ -17,6 +18,7 @@ use throughline_gateway::turn::turn_reply::{FinishedReply, ReplyHead, UnreadRepl
 use throughline_gateway::unix_ms;
 use tokio::sync::OwnedSemaphorePermit;
 
+use super::budget::{Window, fixed_tokens};
 use super::content::NodeContent;
 use super::context::{Context, PastNode, Target, assemble};
 use super::history::{RAW_VERSION, RawEnvelope, seal_raw};
@@ -55,8 +57,6 @@ pub(super) struct RunContent {
     pub(super) replaces: Option<String>,
     pub(super) provider: String,
     pub(super) model: String,
-    /// Whether the provider was asked to store the reply.
-    pub(super) stored_at_provider: bool,
     pub(super) usage: Option<Usage>,
 }
 
@@ -70,8 +70,18 @@ pub(super) struct Answer {
     content: RunContent,
     /// How long the log is kept after the end.
     retention: Duration,
+    sent: Mutex<Sent>,
+}
+
+/// What is known about the turn once it is sent.
+#[derive(Debug, Default)]
+struct Sent {
     /// The provider's reply, as it arrives.
-    raw: Mutex<Option<RawCapture>>,
+    raw: Option<RawCapture>,
+    /// About how many tokens the request has.
+    estimated: Option<u64>,
+    /// Whether the provider is asked to store the reply.
+    is_stored: bool,
 }
 
 impl Answer {
@@ -90,7 +100,7 @@ impl Answer {
             epoch: run.epoch,
             content,
             retention,
-            raw: Mutex::default(),
+            sent: Mutex::default(),
         }
     }
 
@@ -133,7 +143,7 @@ impl Answer {
     ) -> Result<UnreadReply, Box<FinishedReply>> {
         let incoming = self.projects.incoming(&caller, &self.content.provider, &self.seal);
         let assembled = self.projects.assemble(&self.seal, &self.content, request, None).await;
-        let (request, _) = match assembled {
+        let (request, context) = match assembled {
             Ok(assembled) => assembled,
             Err(problem) => {
                 let fault = problem.fault().clone();
@@ -142,10 +152,12 @@ impl Answer {
             }
         };
         let gateway = &self.projects.gateway;
-        let mut reply = gateway.turn_events(incoming, Stored::accept(request), permit).await?;
-        if self.projects.settings().raw {
-            *self.raw.lock() = Some(reply.capture_raw());
-        }
+        let is_stored = request.provider_state.store;
+        let accepted = Stored::accept(request, context.left_out, context.losses);
+        let mut reply = gateway.turn_events(incoming, accepted, permit).await?;
+        let keeps_native = reply.head.upstream_dialect().native_form().is_some();
+        let raw = (self.projects.settings().raw || keeps_native).then(|| reply.capture_raw());
+        *self.sent.lock() = Sent { raw, estimated: Some(context.estimated), is_stored };
         Ok(reply)
     }
 
@@ -159,7 +171,9 @@ impl Answer {
         let origin = head.as_ref().map(|head| (**head.origin()).clone());
         let content = NodeContent {
             blocks: reply.content.clone(),
+            native: self.native(driven),
             origin,
+            estimated_input: self.sent.lock().estimated,
             reason: reply.reason.clone(),
             fault: reply.fault.clone(),
             losses: reply.losses.clone(),
@@ -199,10 +213,20 @@ impl Answer {
         })
     }
 
+    /// What the blocks lack of the provider's own form. Only a complete reply goes back in it.
+    fn native(&self, driven: &Driven) -> Option<NativeTurn> {
+        let dialect = driven.head.as_ref()?.upstream_dialect();
+        if driven.status != RunStatus::Completed || dialect.native_form().is_none() {
+            return None;
+        }
+        let raw = self.sent.lock().raw.clone().filter(|raw| !raw.is_truncated())?;
+        native_turn::read(dialect, &raw.payload(), &driven.reply.content)
+    }
+
     /// The provider's id of the reply, if the provider stores it.
     fn response_id(&self, driven: &Driven) -> Option<String> {
         let dialect = driven.head.as_ref()?.upstream_dialect();
-        let is_stored = self.content.stored_at_provider
+        let is_stored = self.sent.lock().is_stored
             && driven.status == RunStatus::Completed
             && dialect.profile("").stores_replies;
         let id = &driven.reply.id;
@@ -210,8 +234,11 @@ impl Answer {
     }
 
     fn sealed_raw(&self, head: Option<&ReplyHead>) -> Option<Vec<u8>> {
-        let raw = self.raw.lock();
-        let (raw, head) = (raw.as_ref()?, head?);
+        if !self.projects.settings().raw {
+            return None;
+        }
+        let raw = self.sent.lock().raw.clone();
+        let (raw, head) = (raw?, head?);
         let payload = serde_json::value::RawValue::from_string(raw.payload()).ok()?;
         let envelope = RawEnvelope {
             provider: &self.content.provider,
@@ -275,7 +302,8 @@ impl Projects {
         }
     }
 
-    /// The request for the next answer on a branch, and the fate of each node.
+    /// The request for the next answer on a branch, and the fate of each node. The messages of the
+    /// context are in the request.
     ///
     /// `new` is what the user says, if that is not stored yet.
     pub(super) async fn assemble(
@@ -293,20 +321,26 @@ impl Projects {
             facts: NodeFacts::default(),
             content: NodeContent { blocks, ..NodeContent::default() },
         }));
+        let settings = self.gateway.settings();
+        // Another server would ignore the id, and answer from the newest message alone.
+        let backend = settings.backends.iter().find(|backend| backend.name == run.provider);
+        request.provider_state.store &=
+            backend.is_some_and(|backend| self.gateway.keeps_responses(backend));
         if request.provider_state.store {
             request.provider_state.previous = self.stored_reply(&past, run);
         }
-        let settings = self.gateway.settings();
+        request.system = project_content(seal, &project)?.system.into_iter().collect();
         let known = settings.catalog.find_at(&run.provider, &run.model);
-        let output = request.max_tokens.or(known.max_output).unwrap_or_default();
+        let limit = request.max_tokens.or(known.max_output);
+        let fixed = fixed_tokens(&request);
         let target = Target {
             provider: &run.provider,
             model: &run.model,
-            budget: known.context.map(|context| context.saturating_sub(output.min(context / 2))),
+            window: known.context.map(|context| Window::new(context, limit, fixed)),
+            fixed,
         };
-        let context = assemble(past, &target, &self.gateway.envelopes);
-        request.messages.clone_from(&context.messages);
-        request.system = project_content(seal, &project)?.system.into_iter().collect();
+        let mut context = assemble(past, &target, &self.gateway.envelopes);
+        request.messages = std::mem::take(&mut context.messages);
         request.model.clone_from(&run.model);
         request.stream = true;
         request.thread = Some(run.branch.clone());

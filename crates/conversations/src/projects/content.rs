@@ -4,7 +4,7 @@ use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
-use throughline_canonical::{Block, EndReason, Fault, Loss, Origin, Usage};
+use throughline_canonical::{Block, EndReason, Fault, Loss, NativeTurn, Origin, Usage};
 use throughline_codec::dialects::content_blocks;
 use utoipa::ToSchema;
 
@@ -27,6 +27,9 @@ pub struct NodeContent {
     /// The thinking of such a node.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub thinking: Option<String>,
+    /// What the blocks lack of the form in which their maker wrote them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub native: Option<NativeTurn>,
     /// The maker of the blocks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub origin: Option<Origin>,
@@ -42,6 +45,10 @@ pub struct NodeContent {
     /// The positions of blocks that were cut. They are never sent to a provider.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub cut_blocks: Vec<usize>,
+    /// About how many tokens the request had that this answers, by our own estimate. Together with the
+    /// provider's count it tells how far off the estimate is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub estimated_input: Option<u64>,
     /// The settings of the turn that a user's node asks for, as they were sent.
     #[serde(skip_serializing_if = "Map::is_empty")]
     pub settings: Map<String, Value>,

@@ -6,21 +6,20 @@
 //! as they do for every client.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use serde::Serialize;
-use throughline_canonical::{Block, Message, Role};
+use throughline_canonical::{
+    Block, BlockReport, Fate, Loss, LossReason, LossSubject, MadeTurn, Message, NativeTurn, Origin,
+    Reason, Role, ThinkingKind,
+};
 use throughline_gateway::thinking::Envelopes;
 use utoipa::ToSchema;
 
+use super::budget::{Counted, Sizes, Window, message_tokens};
 use super::content::NodeContent;
+use super::tool_text::{Calls, call_text, drop_repeated_results};
 use crate::store::{NodeFacts, NodeRole, NodeStatus};
-
-/// The longest text that a tool call or a tool result becomes after a break, in characters.
-const MAX_TOOL_TEXT: usize = 600;
-/// Bytes of text per token, roughly, in any language.
-const BYTES_PER_TOKEN: u64 = 4;
-/// What an image or a document counts, in tokens.
-const MEDIA_TOKENS: u64 = 1_500;
 
 /// A node with its opened content.
 #[derive(Clone, Debug)]
@@ -79,8 +78,14 @@ pub struct Context {
     pub messages: Vec<Message>,
     /// The fate of each node, oldest first.
     pub nodes: Vec<NodeUse>,
-    /// About how many tokens the messages have.
+    /// The thinking of nodes that is not among the messages, and why.
+    pub left_out: Vec<BlockReport>,
+    /// What else is not among the messages.
+    pub losses: Vec<Loss>,
+    /// About how many tokens the request has, scaled to what the provider has counted before.
     pub tokens: u64,
+    /// The same by our own estimate.
+    pub estimated: u64,
 }
 
 /// What the history is for.
@@ -90,26 +95,55 @@ pub struct Target<'a> {
     pub provider: &'a str,
     /// The branch's model.
     pub model: &'a str,
-    /// How many tokens the history may have. `None` if the model's limit is not known.
-    pub budget: Option<u64>,
+    /// The room for the request. `None` if the model's limit is not known.
+    pub window: Option<Window>,
+    /// About how many tokens the system text and the tools have.
+    pub fixed: u64,
+}
+
+/// One node, on its way into a request.
+struct Part {
+    used: NodeUse,
+    message: Option<Message>,
+    /// Its thinking: the positions and kinds of the blocks.
+    thinking: Vec<(usize, ThinkingKind)>,
+    /// Why its thinking is not sent, if it is not.
+    reason: Option<Reason>,
+    origin: Option<Origin>,
+    /// Whether a person begins a turn with it.
+    starts_turn: bool,
+    /// About how many tokens the message has.
+    tokens: u64,
 }
 
 /// Assembles the history of a branch. `path` is oldest first.
-pub fn assemble(path: Vec<PastNode>, target: &Target<'_>, envelopes: &Envelopes) -> Context {
+pub fn assemble(mut path: Vec<PastNode>, target: &Target<'_>, envelopes: &Envelopes) -> Context {
     let native_from = path.iter().rposition(|node| is_break(node, target)).map_or(0, |at| at + 1);
     let keep_from = open_loop(&path);
-    let mut names = HashMap::new();
-    let mut parts: Vec<(NodeUse, Option<Message>)> = Vec::with_capacity(path.len());
-    for (at, node) in path.into_iter().enumerate() {
-        remember_names(&node.content.blocks, &mut names);
-        parts.push(part(node, at >= native_from, envelopes, &names));
+    let counted = Counted::newest(&path, target.provider, target.model);
+    let starts: Vec<bool> = path.iter().map(is_question).collect();
+    drop_repeated_results(&mut path[..native_from]);
+    let mut assembly = Assembly { target, envelopes, calls: Calls::default(), losses: Vec::new() };
+    let mut parts: Vec<Part> = Vec::with_capacity(path.len());
+    for ((at, node), starts_turn) in path.into_iter().enumerate().zip(starts) {
+        assembly.calls.remember(&node.content.blocks);
+        let mut part = assembly.part(node, at >= native_from);
+        part.starts_turn = starts_turn && part.message.is_some();
+        parts.push(part);
     }
-    drop_repeated_results(&mut parts[..native_from]);
-    fit(&mut parts, keep_from, target.budget);
-    let (nodes, messages): (Vec<NodeUse>, Vec<Option<Message>>) = parts.into_iter().unzip();
-    let messages = pair_calls(messages.into_iter().flatten().collect(), &names);
-    let tokens = messages.iter().map(tokens).sum();
-    Context { messages, nodes, tokens }
+    let sizes = Sizes::new(parts.iter().map(|part| part.tokens).collect(), counted);
+    let first = fit(&mut parts, &sizes, keep_from, target.window);
+    let left_out = parts.iter().flat_map(Part::left_out).collect();
+    let (nodes, messages): (Vec<NodeUse>, Vec<Option<Message>>) =
+        parts.into_iter().map(|part| (part.used, part.message)).unzip();
+    Context {
+        messages: pair_calls(messages.into_iter().flatten().collect(), &assembly.calls),
+        nodes,
+        left_out,
+        losses: assembly.losses,
+        tokens: sizes.fixed(target.fixed) + sizes.from(first),
+        estimated: target.fixed + sizes.estimated_from(first),
+    }
 }
 
 /// Whether a node was made by another provider or model than the branch's.
@@ -123,54 +157,131 @@ fn is_break(node: &PastNode, target: &Target<'_>) -> bool {
 /// The index of the first node that must stay: the model's present turn, with the message that it
 /// answers.
 fn open_loop(path: &[PastNode]) -> usize {
-    let is_question = |node: &PastNode| {
-        let is_result = |block: &Block| matches!(block, Block::ToolResult { .. });
-        node.facts.role == NodeRole::User && !node.content.blocks.iter().any(is_result)
-    };
     path.iter().rposition(is_question).unwrap_or(0)
 }
 
-fn part(
-    node: PastNode,
-    is_native: bool,
-    envelopes: &Envelopes,
-    names: &HashMap<String, String>,
-) -> (NodeUse, Option<Message>) {
-    let PastNode { id, facts, content } = node;
-    let is_complete = facts.status == NodeStatus::Complete;
-    let origin = content.origin.clone();
-    let blocks = content.into_blocks();
-    let role = match facts.role {
-        NodeRole::System => Role::System,
-        NodeRole::User => Role::User,
-        NodeRole::Assistant => Role::Assistant,
-    };
-    let (form, reason, blocks) = match (is_native, is_complete) {
-        (false, _) => (Form::Text, Why::ModelBreak, plain(blocks, names)),
-        // A block that was cut is never sent to a provider, and a call that was cut has no result.
-        (true, false) => (Form::Text, Why::Interrupted, texts(blocks)),
-        (true, true) => {
-            let wrapped = match origin.filter(|_| role == Role::Assistant) {
-                Some(origin) => {
-                    blocks.into_iter().map(|block| envelopes.wrap(block, &origin)).collect()
-                }
-                None => blocks,
-            };
-            (Form::Raw, Why::SameModel, wrapped)
-        }
-    };
-    if blocks.is_empty() {
-        return (NodeUse { node: id, form: Form::LeftOut, reason: Why::Empty }, None);
-    }
-    (NodeUse { node: id, form, reason }, Some(Message { role, content: blocks }))
+/// Whether a person begins a turn with a node.
+fn is_question(node: &PastNode) -> bool {
+    let is_result = |block: &Block| matches!(block, Block::ToolResult { .. });
+    node.facts.role == NodeRole::User && !node.content.blocks.iter().any(is_result)
 }
 
-/// The names of called tools, by the id of the call.
-fn remember_names(blocks: &[Block], names: &mut HashMap<String, String>) {
-    for block in blocks {
-        if let Block::ToolCall { id, name, .. } = block {
-            names.insert(id.clone(), name.clone());
+/// What is known while nodes become messages.
+struct Assembly<'a> {
+    target: &'a Target<'a>,
+    envelopes: &'a Envelopes,
+    calls: Calls,
+    losses: Vec<Loss>,
+}
+
+impl Assembly<'_> {
+    fn part(&mut self, node: PastNode, is_native: bool) -> Part {
+        let is_own = !is_break(&node, self.target);
+        let PastNode { id, facts, mut content } = node;
+        let is_complete = facts.status == NodeStatus::Complete;
+        let (origin, native) = (content.origin.take(), content.native.take());
+        let blocks = content.into_blocks();
+        let thinking = thinking_of(&blocks);
+        // Before its signatures are wrapped, which makes them longer.
+        let raw_tokens = message_tokens(&blocks);
+        let role = match facts.role {
+            NodeRole::System => Role::System,
+            NodeRole::User => Role::User,
+            NodeRole::Assistant => Role::Assistant,
+        };
+        let (form, why, reason, message) = match (is_native, is_complete) {
+            // Of its own blocks from before a break, the model could read each one.
+            (false, _) => {
+                let reason = if is_own { Reason::Policy } else { Reason::Origin };
+                let message = Message::new(role, self.plain(blocks));
+                (Form::Text, Why::ModelBreak, Some(reason), message)
+            }
+            // A block that was cut is never sent to a provider, and a call that was cut has no
+            // result.
+            (true, false) => {
+                let message = Message::new(role, texts(blocks));
+                (Form::Text, Why::Interrupted, Some(Reason::Cut), message)
+            }
+            (true, true) => {
+                let message = self.native(role, blocks, origin.as_ref(), native);
+                (Form::Raw, Why::SameModel, None, message)
+            }
+        };
+        let (form, why, tokens, message) = match form {
+            _ if message.content.is_empty() => (Form::LeftOut, Why::Empty, 0, None),
+            Form::Raw => (form, why, raw_tokens, Some(message)),
+            _ => (form, why, message_tokens(&message.content), Some(message)),
+        };
+        let used = NodeUse { node: id, form, reason: why };
+        Part { used, message, thinking, reason, origin, starts_turn: false, tokens }
+    }
+
+    /// A message for the maker of its blocks.
+    fn native(
+        &self,
+        role: Role,
+        blocks: Vec<Block>,
+        origin: Option<&Origin>,
+        native: Option<NativeTurn>,
+    ) -> Message {
+        let Some(origin) = origin.filter(|_| role == Role::Assistant) else {
+            return Message::new(role, blocks);
+        };
+        let made = native.map(|native| Arc::new(MadeTurn { native, blocks: blocks.clone() }));
+        let wrapped = blocks.into_iter().map(|block| self.envelopes.wrap(block, origin));
+        Message { made, ..Message::new(role, wrapped.collect()) }
+    }
+
+    /// Blocks as plain text. Thinking is left out; tool calls and their results become short texts, so
+    /// that the next model knows what was found out. Media stay.
+    fn plain(&mut self, blocks: Vec<Block>) -> Vec<Block> {
+        let mut plain = Vec::with_capacity(blocks.len());
+        for block in blocks {
+            match block {
+                Block::Text { text, .. } | Block::Refusal { text } => {
+                    if !text.trim().is_empty() {
+                        plain.push(Block::text(text));
+                    }
+                }
+                Block::ToolCall { name, arguments, .. } => {
+                    plain.push(call_text(&name, &arguments));
+                }
+                Block::ToolResult { .. } => plain.extend(self.calls.result_texts(&block)),
+                Block::Media { .. } => plain.push(block),
+                Block::Thinking { .. } | Block::Redacted { .. } => {}
+                Block::Opaque { .. } => Loss::add(&mut self.losses, BLOCK_OMITTED),
+            }
         }
+        plain
+    }
+}
+
+/// A block without a canonical form is not sent to another model.
+const BLOCK_OMITTED: Loss =
+    Loss::PartOmitted { part: LossSubject::Block, reason: LossReason::ForeignDialect };
+
+/// The positions and kinds of thinking.
+fn thinking_of(blocks: &[Block]) -> Vec<(usize, ThinkingKind)> {
+    let kind = |(at, block): (usize, &Block)| match block {
+        Block::Thinking { .. } => Some((at, ThinkingKind::Thinking)),
+        Block::Redacted { .. } => Some((at, ThinkingKind::Redacted)),
+        _ => None,
+    };
+    blocks.iter().enumerate().filter_map(kind).collect()
+}
+
+impl Part {
+    /// The thinking that is not sent, and why.
+    fn left_out(&self) -> impl Iterator<Item = BlockReport> {
+        self.reason.into_iter().flat_map(move |reason| {
+            self.thinking.iter().map(move |(at, kind)| BlockReport {
+                path: format!("nodes.{}.contentBlocks.{at}", self.used.node),
+                kind: *kind,
+                fate: Fate::LeftOut,
+                reason: Some(reason),
+                origin: self.origin.clone(),
+            })
+        })
     }
 }
 
@@ -187,41 +298,10 @@ fn texts(blocks: Vec<Block>) -> Vec<Block> {
     blocks.into_iter().filter(has_text).map(plain).collect()
 }
 
-/// Blocks as plain text. Thinking is left out; tool calls and their results become short texts, so
-/// that the next model knows what was found out. Media of a person stay.
-fn plain(blocks: Vec<Block>, names: &HashMap<String, String>) -> Vec<Block> {
-    blocks
-        .into_iter()
-        .filter_map(|block| match block {
-            Block::Text { text, .. } | Block::Refusal { text } if !text.trim().is_empty() => {
-                Some(Block::text(text))
-            }
-            Block::ToolCall { name, arguments, .. } => {
-                let arguments = shortened(arguments.trim());
-                Some(Block::text(format!("[called tool {name} with {arguments}]")))
-            }
-            Block::ToolResult { .. } => result_text(&block, names),
-            Block::Media { .. } => Some(block),
-            _ => None,
-        })
-        .collect()
-}
-
-/// The result of a tool, as a short text.
-fn result_text(result: &Block, names: &HashMap<String, String>) -> Option<Block> {
-    let Block::ToolResult { id, name, content, is_error } = result else {
-        return None;
-    };
-    let name = name.as_ref().or_else(|| names.get(id)).unwrap_or(id);
-    let verb = if *is_error { "failed" } else { "returned" };
-    let text = super::content::text_of(content);
-    Some(Block::text(format!("[tool {name} {verb}: {}]", shortened(text.trim()))))
-}
-
 /// Gives every call one result, right after it, and turns a result without its call into text.
 /// Providers refuse any other history. A person may go on without a result, send one again, or merge
 /// into an open loop, and a cut reply has lost its calls.
-fn pair_calls(messages: Vec<Message>, names: &HashMap<String, String>) -> Vec<Message> {
+fn pair_calls(messages: Vec<Message>, known: &Calls) -> Vec<Message> {
     let mut paired: Vec<Message> = Vec::with_capacity(messages.len());
     let mut messages = messages.into_iter().peekable();
     while let Some(message) = messages.next() {
@@ -233,14 +313,14 @@ fn pair_calls(messages: Vec<Message>, names: &HashMap<String, String>) -> Vec<Me
         let mut results = HashMap::new();
         let mut rest = Vec::new();
         while let Some(next) = messages.next_if(|next| next.role != Role::Assistant) {
-            rest.push(take_results(next, &calls, &mut results, names));
+            rest.push(take_results(next, &calls, &mut results, known));
         }
         if !calls.is_empty() {
             let answers = calls.into_iter().map(|id| {
-                let missing = || missing_result(&id, names);
+                let missing = || missing_result(&id, known);
                 results.remove(&id).unwrap_or_else(missing)
             });
-            paired.push(Message { role: Role::User, content: answers.collect() });
+            paired.push(Message::new(Role::User, answers.collect()));
         }
         for message in rest.into_iter().filter(|message| !message.content.is_empty()) {
             match paired.last_mut() {
@@ -267,7 +347,7 @@ fn take_results(
     message: Message,
     calls: &[String],
     results: &mut HashMap<String, Block>,
-    names: &HashMap<String, String>,
+    known: &Calls,
 ) -> Message {
     let mut content = Vec::with_capacity(message.content.len());
     for block in message.content {
@@ -275,106 +355,48 @@ fn take_results(
             Block::ToolResult { id, .. } if calls.contains(id) => {
                 results.insert(id.clone(), block);
             }
-            Block::ToolResult { .. } => content.extend(result_text(&block, names)),
+            Block::ToolResult { .. } => content.extend(known.result_texts(&block)),
             _ => content.push(block),
         }
     }
-    Message { role: message.role, content }
+    Message::new(message.role, content)
 }
 
 /// The result of a call that has none.
-fn missing_result(id: &str, names: &HashMap<String, String>) -> Block {
+fn missing_result(id: &str, calls: &Calls) -> Block {
     Block::ToolResult {
         id: id.to_owned(),
-        name: names.get(id).cloned(),
+        name: calls.name(id).map(str::to_owned),
         content: vec![Block::text("no result was given")],
         is_error: true,
     }
 }
 
-/// The beginning of a text.
-fn shortened(text: &str) -> String {
-    match text.char_indices().nth(MAX_TOOL_TEXT) {
-        Some((at, _)) => format!("{}…", &text[..at]),
-        None => text.to_owned(),
-    }
-}
-
-/// Keeps the last of several equal tool results. Agents read the same file again and again.
-fn drop_repeated_results(parts: &mut [(NodeUse, Option<Message>)]) {
-    let mut seen = std::collections::HashSet::new();
-    for (used, message) in parts.iter_mut().rev() {
-        let Some(whole) = message else { continue };
-        whole.content.retain(|block| match block {
-            Block::Text { text, .. } if text.starts_with("[tool ") => seen.insert(text.clone()),
-            _ => true,
-        });
-        if whole.content.is_empty() {
-            (used.form, used.reason) = (Form::LeftOut, Why::Empty);
-            *message = None;
+/// Fills the window with the newest nodes. The present turn always stays. An earlier turn is kept
+/// whole or not at all, because a history begins with a user message. Returns the index of the first
+/// node that stays.
+fn fit(parts: &mut [Part], sizes: &Sizes, keep_from: usize, window: Option<Window>) -> usize {
+    let Some(window) = window else { return 0 };
+    let starts: Vec<usize> = (0..parts.len()).filter(|at| parts[*at].starts_turn).collect();
+    let first = sizes.first_that_fits(window, keep_from, &starts);
+    for part in &mut parts[..first] {
+        if part.message.take().is_some() {
+            (part.used.form, part.used.reason) = (Form::LeftOut, Why::Budget);
+            part.reason.get_or_insert(Reason::Policy);
         }
     }
-}
-
-/// Fills the budget with the newest nodes. The present turn always stays. An earlier turn is kept
-/// whole or not at all, because a history begins with a user message.
-fn fit(parts: &mut [(NodeUse, Option<Message>)], keep_from: usize, budget: Option<u64>) {
-    let Some(budget) = budget else { return };
-    let size = |part: &(NodeUse, Option<Message>)| part.1.as_ref().map_or(0, tokens);
-    let mut left = budget.saturating_sub(parts[keep_from..].iter().map(size).sum());
-    let mut first = keep_from;
-    while first > 0 {
-        let is_start = |part: &(NodeUse, Option<Message>)| {
-            let is_result = |block: &Block| matches!(block, Block::ToolResult { .. });
-            let message = part.1.as_ref();
-            message.is_some_and(|message| {
-                message.role == Role::User && !message.content.iter().any(is_result)
-            })
-        };
-        let start = parts[..first].iter().rposition(is_start).unwrap_or(0);
-        let turn: u64 = parts[start..first].iter().map(size).sum();
-        if turn > left {
-            break;
-        }
-        left -= turn;
-        first = start;
-    }
-    for (used, message) in &mut parts[..first] {
-        if message.take().is_some() {
-            (used.form, used.reason) = (Form::LeftOut, Why::Budget);
-        }
-    }
-}
-
-/// About how many tokens a message has.
-fn tokens(message: &Message) -> u64 {
-    message.content.iter().map(block_tokens).sum()
-}
-
-fn block_tokens(block: &Block) -> u64 {
-    let of = |text: &str| (text.len() as u64).div_ceil(BYTES_PER_TOKEN);
-    match block {
-        Block::Text { text, .. } | Block::Refusal { text } | Block::Thinking { text, .. } => {
-            of(text)
-        }
-        Block::Redacted { data } => of(data),
-        Block::ToolCall { name, arguments, .. } => of(name) + of(arguments),
-        Block::ToolResult { content, .. } => content.iter().map(block_tokens).sum(),
-        Block::Media { .. } => MEDIA_TOKENS,
-        Block::Opaque { value, .. } => of(&value.to_string()),
-    }
+    first
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
-    use throughline_canonical::Origin;
+    use throughline_canonical::Usage;
     use throughline_sealing::Keyring;
 
+    use super::super::tool_text::MAX_TOOL_TEXT;
     use super::*;
 
-    const TARGET: Target<'_> = Target { provider: "a", model: "m", budget: None };
+    const TARGET: Target<'_> = Target { provider: "a", model: "m", window: None, fixed: 0 };
 
     fn envelopes() -> Envelopes {
         Envelopes::new(Arc::new(Keyring::new([1; 32])))
@@ -518,13 +540,139 @@ mod tests {
             node("6", NodeRole::Assistant, Some(("a", "m")), vec![call]),
             node("7", NodeRole::User, None, vec![result]),
         ];
-        for (budget, kept) in [(10_000, 7), (1_300, 5), (1_100, 3), (0, 3)] {
-            let target = Target { budget: Some(budget), ..TARGET };
+        for (tokens, kept) in [(10_000, 7), (1_800, 5), (1_500, 3), (0, 3)] {
+            let target = Target { window: Some(Window { tokens, fixed: 0 }), ..TARGET };
             let context = assemble(path.clone(), &target, &envelopes());
-            assert_eq!(context.messages.len(), kept, "{budget}");
+            assert_eq!(context.messages.len(), kept, "{tokens}");
             let left_out = forms(&context).iter().filter(|used| used.2 == Why::Budget).count();
-            assert_eq!(left_out, 7 - kept, "{budget}");
+            assert_eq!(left_out, 7 - kept, "{tokens}");
+            // Each answer that has no room takes its thinking with it.
+            let policy = Some(Reason::Policy);
+            let reported = context.left_out.iter().filter(|block| block.reason == policy).count();
+            assert_eq!(reported, (7 - kept) / 2, "{tokens}");
         }
+        // System text and tools need room too.
+        let window = Some(Window { tokens: 1_800, fixed: 400 });
+        let context =
+            assemble(path.clone(), &Target { window, fixed: 400, ..TARGET }, &envelopes());
+        assert_eq!(context.messages.len(), 3);
+        assert!(context.tokens > 400 + 1_333);
+    }
+
+    #[test]
+    fn count_of_the_provider_replaces_the_estimate() {
+        let mut counted = answer("2", ("a", "m"), "short");
+        counted.content.estimated_input = Some(1_000);
+        counted.facts.usage =
+            Some(Usage { input: Some(100), cache_read: Some(150), ..Usage::default() });
+        let path = vec![user("1", &"a".repeat(3_000)), counted, user("3", "more")];
+        let estimated = assemble(vec![path[0].clone()], &TARGET, &envelopes());
+        assert_eq!((estimated.tokens, estimated.estimated), (1_012, 1_012));
+        let context = assemble(path.clone(), &TARGET, &envelopes());
+        assert_eq!((context.tokens, context.estimated), (253 + 20 + 14, 1_012 + 20 + 14));
+        // A window that the estimate alone would exceed.
+        let window = Some(Window { tokens: 300, fixed: 0 });
+        let context = assemble(path.clone(), &Target { window, ..TARGET }, &envelopes());
+        assert_eq!(context.messages.len(), 3);
+        // Another model counts differently.
+        let other = Target { window, model: "n", ..TARGET };
+        assert_eq!(assemble(path, &other, &envelopes()).messages.len(), 1);
+    }
+
+    #[test]
+    fn equal_results_of_different_calls_both_stay() {
+        let call = |id: &str, path: &str| Block::ToolCall {
+            id: id.to_owned(),
+            name: "read".to_owned(),
+            arguments: format!("{{\"path\":\"{path}\"}}"),
+            signature: None,
+        };
+        let other = Some(("b", "m"));
+        let image = Block::Media {
+            kind: throughline_canonical::MediaKind::Image,
+            source: throughline_canonical::Source::Url {
+                url: "http://x/i".to_owned(),
+                media_type: None,
+            },
+            name: None,
+            detail: None,
+        };
+        let mut seen = result("c4", "");
+        if let Block::ToolResult { content, .. } = &mut seen {
+            content.push(image.clone());
+        }
+        let path = vec![
+            user("1", "read"),
+            node("2", NodeRole::Assistant, other, vec![call("c1", "x"), call("c2", "y")]),
+            node("3", NodeRole::User, None, vec![result("c2", "empty"), result("c1", "empty")]),
+            node("4", NodeRole::Assistant, other, vec![call("c3", "x")]),
+            node("5", NodeRole::User, None, vec![result("c3", "empty")]),
+            node("6", NodeRole::Assistant, other, vec![call("c4", "z")]),
+            node("7", NodeRole::User, None, vec![seen]),
+            answer("8", ("b", "m"), "done"),
+            user("9", "now you"),
+        ];
+        let context = assemble(path, &TARGET, &envelopes());
+        let texts = |at: usize| crate::projects::content::text_of(&context.messages[at].content);
+        // The later call of `x` has the result of the earlier one.
+        assert_eq!(texts(2), r#"[tool read with {"path":"y"} returned: empty]"#);
+        assert_eq!(texts(4), "[tool read returned: empty]");
+        assert_eq!(context.messages[6].content[1], image);
+    }
+
+    #[test]
+    fn thinking_that_is_not_sent_is_reported() {
+        let mut cut = answer("6", ("a", "m"), "half");
+        cut.facts.status = NodeStatus::Interrupted;
+        let search =
+            Block::Opaque { dialect: "b".to_owned(), value: serde_json::json!({"type": "search"}) };
+        let mut foreign = answer("4", ("b", "m"), "second");
+        foreign.content.blocks.push(Block::Redacted { data: "r".to_owned() });
+        foreign.content.blocks.push(search);
+        let path = vec![
+            user("1", "one"),
+            answer("2", ("a", "m"), "first"),
+            user("3", "two"),
+            foreign,
+            user("5", "three"),
+            cut,
+            user("7", "four"),
+            answer("8", ("a", "m"), "third"),
+            user("9", "five"),
+        ];
+        let context = assemble(path, &TARGET, &envelopes());
+        let line = |block: &BlockReport| {
+            let backend = block.origin.as_ref().map(|origin| origin.backend.clone());
+            (block.path.clone(), block.kind, block.reason, backend.unwrap_or_default())
+        };
+        let expected = |path: &str, kind, reason, backend: &str| {
+            (path.to_owned(), kind, Some(reason), backend.to_owned())
+        };
+        let (thinking, redacted) = (ThinkingKind::Thinking, ThinkingKind::Redacted);
+        assert_eq!(
+            context.left_out.iter().map(line).collect::<Vec<_>>(),
+            [
+                expected("nodes.2.contentBlocks.0", thinking, Reason::Policy, "a"),
+                expected("nodes.4.contentBlocks.0", thinking, Reason::Origin, "b"),
+                expected("nodes.4.contentBlocks.2", redacted, Reason::Origin, "b"),
+                expected("nodes.6.contentBlocks.0", thinking, Reason::Cut, "a"),
+            ]
+        );
+        assert_eq!(context.losses, [BLOCK_OMITTED]);
+    }
+
+    #[test]
+    fn native_form_goes_with_the_blocks_of_its_own_model() {
+        let native = NativeTurn { dialect: "d".to_owned(), parts: Vec::new() };
+        let mut own = answer("4", ("a", "m"), "second");
+        own.content.native = Some(native.clone());
+        let mut foreign = answer("2", ("b", "m"), "first");
+        foreign.content.native = Some(native);
+        let path = vec![user("1", "x"), foreign, user("3", "y"), own.clone(), user("5", "z")];
+        let context = assemble(path, &TARGET, &envelopes());
+        assert_eq!(context.messages[1].made, None);
+        let made = context.messages[3].made.as_deref().expect("a native form");
+        assert_eq!(made.blocks, own.content.blocks);
     }
 
     /// Covers: S4-12

@@ -15,6 +15,7 @@
 
 mod answer;
 mod branch;
+pub mod budget;
 pub mod content;
 pub mod context;
 mod history;
@@ -27,6 +28,7 @@ mod preview;
 pub mod problem;
 mod project;
 pub mod providers;
+mod tool_text;
 mod turn;
 mod turn_settings;
 mod unfinished;

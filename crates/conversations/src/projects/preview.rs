@@ -19,7 +19,7 @@ use super::{Caller, Projects};
 pub struct ChatPreview {
     /// The fate of each node of the branch, oldest first.
     pub nodes: Vec<NodeUse>,
-    /// About how many tokens the history has.
+    /// About how many tokens the request has, its system text and tools included.
     pub tokens: u64,
     /// The request and the fate of each block.
     #[serde(flatten)]
@@ -60,7 +60,8 @@ impl Projects {
         let (request, context) =
             self.assemble(&seal, &run, part.request, Some(part.blocks)).await?;
         let incoming = self.incoming(caller, &run.provider, &seal);
-        let preview = self.gateway.preview(incoming, Stored::accept(request)).await?;
+        let accepted = Stored::accept(request, context.left_out, context.losses);
+        let preview = self.gateway.preview(incoming, accepted).await?;
         Ok(ChatPreview { nodes: context.nodes, tokens: context.tokens, preview })
     }
 }

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use serde_json::{Value, json};
 use throughline_gateway::backend::Backend;
-use throughline_gateway::catalog::{Catalog, Form, Shows};
+use throughline_gateway::catalog::{Catalog, Form, Off, Shows};
 use utoipa::ToSchema;
 
 use super::Projects;
@@ -35,16 +35,16 @@ pub struct ProviderView {
 pub struct ModelView {
     /// The name.
     pub id: String,
-    /// How thinking is set, and what is shown of it.
+    /// How thinking is set, and what is shown of it. Members are `null` if the model is not known.
     #[schema(value_type = Object)]
     pub thinking: Value,
     /// The context length in tokens, if known.
     pub context: Option<u64>,
     /// The output limit in tokens, if known.
     pub max_output: Option<u64>,
-    /// Whether it calls tools.
+    /// Whether it calls tools. True unless the catalog knows that it cannot.
     pub tools: bool,
-    /// Whether it reads images.
+    /// Whether it is known to read images.
     pub images: bool,
 }
 
@@ -75,16 +75,18 @@ fn models(backend: &Backend, catalog: &Catalog) -> Vec<ModelView> {
     names.retain(|name| seen.insert(*name));
     let view = |name: &str| {
         let known = catalog.find_at(&backend.name, name);
-        let form = known.thinking.map(|form| json!(form));
+        // Nothing is said about a model that the catalog does not know.
+        let supported = known.thinking.map(|form| form != Form::None);
+        let can_be_off = known.thinking.map(|_| known.off == Off::Disabled);
         ModelView {
             id: name.to_owned(),
             thinking: json!({
-                "form": form,
+                "form": known.thinking,
                 "efforts": known.efforts,
                 "budget": known.budget_max.map(|most| json!({"min": known.budget_min, "max": most})),
-                "canBeOff": known.off == throughline_gateway::catalog::Off::Disabled,
-                "byDefault": known.unasked,
-                "supported": known.thinking != Some(Form::None),
+                "canBeOff": can_be_off,
+                "byDefault": known.thinking.map(|_| known.unasked),
+                "supported": supported,
                 "shows": match known.shows {
                     Some(Shows::Full) => "full",
                     Some(Shows::Summary) => "summary",
@@ -94,7 +96,7 @@ fn models(backend: &Backend, catalog: &Catalog) -> Vec<ModelView> {
             }),
             context: known.context,
             max_output: known.max_output,
-            tools: true,
+            tools: !known.lacks_tools,
             images: known.vision,
         }
     };

@@ -370,7 +370,6 @@ impl Projects {
             replaces: new.replaces,
             provider: facts.provider,
             model: facts.model,
-            stored_at_provider: part.request.provider_state.store,
             ..RunContent::default()
         };
         let id = new_id("run");

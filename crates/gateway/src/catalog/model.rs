@@ -42,6 +42,8 @@ pub struct Model {
     pub account_bound: bool,
     /// Whether it accepts images.
     pub vision: bool,
+    /// Whether it cannot call tools.
+    pub lacks_tools: bool,
     /// The output limit in tokens, including thinking.
     pub max_output: Option<u64>,
     /// The context length in tokens.

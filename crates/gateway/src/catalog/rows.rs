@@ -33,6 +33,7 @@ pub(super) struct Row {
     pub(super) preserved: Option<bool>,
     pub(super) account_bound: Option<bool>,
     pub(super) vision: Option<bool>,
+    pub(super) lacks_tools: Option<bool>,
     pub(super) max_output: Option<u64>,
     pub(super) context: Option<u64>,
 }
@@ -41,7 +42,7 @@ pub(super) struct Row {
 const KEYS: &str = "`pattern`, `thinking`, `efforts`, `budget_min`, `budget_max`, \
     `refuses_budget`, `budget_below_limit`, `off`, `unasked`, `sampling`, `forced_tools`, `shows`, \
     `responses_for_tools`, `signatures_enforced`, `preserved`, `account_bound`, `vision`, \
-    `max_output`, `context`";
+    `lacks_tools`, `max_output`, `context`";
 
 /// All mistakes in a table of models.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -103,6 +104,7 @@ impl Row {
         over(&mut model.preserved, &self.preserved);
         over(&mut model.account_bound, &self.account_bound);
         over(&mut model.vision, &self.vision);
+        over(&mut model.lacks_tools, &self.lacks_tools);
     }
 }
 
@@ -199,6 +201,7 @@ impl TableReader<'_> {
                 "preserved" => set(&mut row.preserved, value),
                 "account_bound" => set(&mut row.account_bound, value),
                 "vision" => set(&mut row.vision, value),
+                "lacks_tools" => set(&mut row.lacks_tools, value),
                 "max_output" => set(&mut row.max_output, value),
                 "context" => set(&mut row.context, value),
                 _ => {
@@ -287,6 +290,7 @@ signatures_enforced = true
 preserved = true
 account_bound = true
 vision = true
+lacks_tools = true
 max_output = 30
 context = 40
 "#;
@@ -310,6 +314,7 @@ context = 40
             preserved: true,
             account_bound: true,
             vision: true,
+            lacks_tools: true,
             max_output: Some(30),
             context: Some(40),
         };

@@ -158,6 +158,35 @@ fn longest_pattern_wins() {
         let model = find(name);
         assert_eq!((model.context, model.preserved), (Some(1_000_000), true), "{name}");
     }
+    for (name, context) in [
+        ("claude-haiku-4-5", Some(200_000)),
+        ("claude-opus-4-8", Some(1_000_000)),
+        ("claude-sonnet-5", Some(1_000_000)),
+        ("claude-haiku-5-5", Some(1_000_000)),
+        ("gpt-4", Some(8_192)),
+        ("gpt-4o", Some(128_000)),
+        ("gpt-5.4-mini", Some(400_000)),
+        ("gpt-5.5", Some(1_050_000)),
+        ("gpt-6-sol", Some(400_000)),
+        ("deepseek-v3.2", Some(128_000)),
+        ("deepseek-v4-pro", Some(1_000_000)),
+        ("qwen3-coder-plus", Some(262_144)),
+        ("glm-4.5-air", Some(131_072)),
+        ("glm-5", Some(200_000)),
+        ("glm-5.3", Some(1_000_000)),
+        ("kimi-k2-thinking", Some(262_144)),
+        ("kimi-k2.7-code", Some(262_144)),
+        ("MiniMax-M2", Some(200_000)),
+        ("grok-3-mini", Some(131_072)),
+        ("grok-4", Some(256_000)),
+        ("magistral-medium-latest", Some(128_000)),
+        ("house-model", None),
+    ] {
+        assert_eq!(find(name).context, context, "{name}");
+    }
+    for (name, lacks_tools) in [("o1-mini", true), ("o1", false), ("claude-sonnet-5", false)] {
+        assert_eq!(find(name).lacks_tools, lacks_tools, "{name}");
+    }
     for (name, when) in [
         ("gpt-5.3", ResponsesForTools::Never),
         ("gpt-5.4", ResponsesForTools::Thinking),

@@ -421,7 +421,7 @@ mod tests {
 
     #[test]
     fn replay_setting_limits_the_history_that_is_sent_back() {
-        let message = |role, content| Message { role, content };
+        let message = |role, content| Message::new(role, content);
         let result = Block::ToolResult {
             id: "c".to_owned(),
             name: None,

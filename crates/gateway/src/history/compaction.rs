@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use throughline_canonical::{
-    Block, Fault, Loss, LossReason, LossSubject, Message, Origin, Request, Role,
+    Block, Fault, Loss, LossReason, LossSubject, MadeTurn, Message, Origin, Request, Role,
 };
 use throughline_codec::dialects::ClientDialect;
 use throughline_codec::dialects::blocks::outline::{self, BlockKind, Outline};
@@ -129,7 +129,7 @@ impl Gateway {
             return Ok(());
         }
         let mut expanded: Vec<Message> = Vec::with_capacity(messages.len());
-        for Message { role, content } in std::mem::take(messages) {
+        for Message { role, content, made } in std::mem::take(messages) {
             let mut kept = Vec::with_capacity(content.len());
             for block in content {
                 let Some((found, own)) = compaction_of(&block, dialect, &attempt.backend.name)?
@@ -146,14 +146,14 @@ impl Gateway {
                             expanded.clear();
                             kept.clear();
                         }
-                        push(&mut expanded, role, &mut kept);
+                        push(&mut expanded, role, &mut kept, made.as_ref());
                         let text = Block::text(format!("{INTRODUCTION}\n\n{summary}"));
-                        expanded.push(Message { role: Role::User, content: vec![text] });
+                        expanded.push(Message::new(Role::User, vec![text]));
                         record_loss(losses);
                     }
                 }
             }
-            push(&mut expanded, role, &mut kept);
+            push(&mut expanded, role, &mut kept, made.as_ref());
         }
         *messages = expanded;
         Ok(())
@@ -235,8 +235,14 @@ fn is_opaque(block: &Block) -> bool {
 }
 
 /// Adds the blocks of a message so far.
-fn push(messages: &mut Vec<Message>, role: Role, content: &mut Vec<Block>) {
+fn push(
+    messages: &mut Vec<Message>,
+    role: Role,
+    content: &mut Vec<Block>,
+    made: Option<&Arc<MadeTurn>>,
+) {
     if !content.is_empty() {
-        messages.push(Message { role, content: std::mem::take(content) });
+        let content = std::mem::take(content);
+        messages.push(Message { role, content, made: made.cloned() });
     }
 }

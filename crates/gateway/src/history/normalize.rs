@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use throughline_canonical::{Block, Message, Request, Role};
+use throughline_canonical::{Block, MadeTurn, Message, Request, Role};
 
 /// Joins the messages of one model turn into one message, and split blocks into one block. Some
 /// clients store every piece of a stream as its own message.
@@ -12,6 +12,9 @@ pub(crate) fn join_turns(messages: &mut Vec<Message>) {
     for message in messages.drain(..) {
         match joined.last_mut() {
             Some(last) if last.role == Role::Assistant && message.role == Role::Assistant => {
+                if let Some(made) = message.made {
+                    last.made = Some(MadeTurn::join(last.made.take(), &last.content, made));
+                }
                 for block in message.content {
                     append(&mut last.content, block);
                 }
@@ -44,7 +47,7 @@ pub(crate) fn ensure_user_message(request: &mut Request) -> bool {
     if content.is_empty() {
         return false;
     }
-    request.messages.push(Message { role: Role::User, content });
+    request.messages.push(Message::new(Role::User, content));
     true
 }
 
@@ -79,7 +82,7 @@ pub(crate) fn results_follow_calls(messages: &mut Vec<Message>) -> bool {
             results.extend::<Vec<Block>>(found);
             message.content = rest;
         }
-        let results = Message { role: Role::User, content: results };
+        let results = Message::new(Role::User, results);
         ordered.insert(first, results);
     }
     drop(waiting);
@@ -145,7 +148,7 @@ mod tests {
             text: text.to_owned(),
             signature: signature.map(ToOwned::to_owned),
         };
-        let message = |role, content| Message { role, content };
+        let message = |role, content| Message::new(role, content);
         let mut messages = vec![
             message(Role::User, vec![Block::text("hi")]),
             message(Role::Assistant, vec![thinking("A", None)]),
@@ -183,7 +186,7 @@ mod tests {
             arguments: "{}".to_owned(),
             signature: None,
         };
-        let message = |role, content| Message { role, content };
+        let message = |role, content| Message::new(role, content);
         let mut messages = vec![
             message(Role::Assistant, vec![call("a")]),
             message(Role::User, vec![result("a", "1"), result("a", "1")]),
@@ -209,7 +212,7 @@ mod tests {
             content: Vec::new(),
             is_error: false,
         };
-        let message = |role, content| Message { role, content };
+        let message = |role, content| Message::new(role, content);
         let call = message(Role::Assistant, vec![Block::text("calling")]);
         let mut messages = vec![
             call.clone(),

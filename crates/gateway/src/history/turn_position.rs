@@ -146,7 +146,7 @@ mod tests {
     }
 
     fn said(role: Role, text: &str) -> Message {
-        Message { role, content: vec![Block::text(text)] }
+        Message::new(role, vec![Block::text(text)])
     }
 
     #[test]

@@ -243,7 +243,7 @@ mod tests {
     use super::*;
 
     fn said(role: Role, texts: &[&str]) -> Message {
-        Message { role, content: texts.iter().copied().map(Block::text).collect() }
+        Message::new(role, texts.iter().copied().map(Block::text).collect())
     }
 
     fn result(id: &str) -> Block {
@@ -289,14 +289,11 @@ mod tests {
         let foreign = Tool::Opaque { dialect: "other".to_owned(), value: serde_json::Value::Null };
         request.tools = vec![tool("x"), tool("y"), foreign];
         request.messages.push(said(Role::Assistant, &["c"]));
-        request.messages.push(Message {
-            role: Role::User,
-            content: vec![Block::text("wait"), result("1"), result("2")],
-        });
-        request.messages.push(said(Role::Assistant, &["d"]));
         request
             .messages
-            .push(Message { role: Role::User, content: vec![result("3"), result("4")] });
+            .push(Message::new(Role::User, vec![Block::text("wait"), result("1"), result("2")]));
+        request.messages.push(said(Role::Assistant, &["d"]));
+        request.messages.push(Message::new(Role::User, vec![result("3"), result("4")]));
         assert_eq!(automatic_breakpoints(&request), "tool 1, system 1, 2.0, 4.1");
         request.messages.push(said(Role::System, &["note"]));
         assert_eq!(automatic_breakpoints(&request), "tool 1, system 1, 2.0, 5.0");
@@ -308,7 +305,7 @@ mod tests {
             said(Role::User, &["go on"]),
             said(Role::Assistant, &["well"]),
             said(Role::Assistant, &["then"]),
-            Message { role: Role::User, content: vec![result("1"), result("2")] },
+            Message::new(Role::User, vec![result("1"), result("2")]),
             said(Role::Assistant, &["yes"]),
             said(Role::User, &["go on"]),
             said(Role::Assistant, &["no"]),

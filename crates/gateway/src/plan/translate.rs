@@ -115,7 +115,8 @@ impl Gateway {
         if attempt.request.operation == Operation::Generate {
             strict_settings::check(attempt, &draft.losses)?;
         }
-        let AdaptedHistory { blocks, sent, .. } = past.adapted;
+        let AdaptedHistory { mut blocks, sent, .. } = past.adapted;
+        blocks.extend(draft.accepted.left_out.iter().map(BlockRecord::from));
         Ok(TranslatedPlan {
             decision: Decision {
                 lane: Lane::Translate,
@@ -159,6 +160,15 @@ struct Draft<'a> {
     custom_tools: CustomTools,
     /// The breakpoints that the client set.
     kept_breakpoints: KeptBreakpoints,
+}
+
+/// What was lost before the request got here.
+fn losses_of(accepted: &Accepted) -> Vec<Loss> {
+    let mut losses = accepted.losses.clone();
+    for reason in accepted.left_out.iter().filter_map(|block| block.reason) {
+        Loss::add(&mut losses, Loss::ThinkingOmitted { blocks: 1, reason });
+    }
+    losses
 }
 
 /// The target of a request.
@@ -205,7 +215,7 @@ impl<'a> Draft<'a> {
             retry,
             client,
             request,
-            losses: accepted.losses.clone(),
+            losses: losses_of(&accepted),
             accepted,
             to: Destination {
                 known: attempt.settings.catalog.find_at(&attempt.backend.name, &model),

@@ -212,6 +212,8 @@ pub struct BlockRecord {
     at: (usize, Option<usize>),
     /// The dialect that writes its path.
     dialect: &'static dyn Passthrough,
+    /// Its path, if it is not in the client's request.
+    path: Option<Box<str>>,
     kind: ThinkingKind,
     fate: Fate,
     reason: Option<Reason>,
@@ -226,7 +228,7 @@ impl BlockRecord {
         (fate, reason): (Fate, Option<Reason>),
         origin: Option<Arc<Origin>>,
     ) -> Self {
-        Self { at, dialect: blocks::DIALECT.passthrough(), kind, fate, reason, origin }
+        Self { at, dialect: blocks::DIALECT.passthrough(), path: None, kind, fate, reason, origin }
     }
 
     /// The index of its message.
@@ -261,6 +263,14 @@ impl BlockRecord {
     }
 }
 
+impl From<&BlockReport> for BlockRecord {
+    fn from(block: &BlockReport) -> Self {
+        let origin = block.origin.clone().map(Arc::new);
+        let record = Self::new((0, None), block.kind, (block.fate, block.reason), origin);
+        Self { path: Some(block.path.as_str().into()), ..record }
+    }
+}
+
 impl From<&PlannedBlock> for BlockRecord {
     fn from(block: &PlannedBlock) -> Self {
         Self::new(
@@ -275,7 +285,10 @@ impl From<&PlannedBlock> for BlockRecord {
 impl Serialize for BlockRecord {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         BlockReport {
-            path: self.dialect.block_path(self.at.0, self.at.1),
+            path: match &self.path {
+                Some(path) => path.to_string(),
+                None => self.dialect.block_path(self.at.0, self.at.1),
+            },
             kind: self.kind,
             fate: self.fate,
             reason: self.reason,

@@ -222,7 +222,7 @@ impl Conversation {
             },
             _ => text,
         };
-        self.messages.push((Message { role: Role::User, content: vec![block] }, None));
+        self.messages.push((Message::new(Role::User, vec![block]), None));
     }
 
     /// The request, with every earlier block of a model in an envelope.
@@ -232,10 +232,10 @@ impl Conversation {
                 Some(origin) => house.gateway.envelopes.wrap(block.clone(), origin),
                 None => block.clone(),
             };
-            Message { role: message.role, content: message.content.iter().map(wrap).collect() }
+            Message::new(message.role, message.content.iter().map(wrap).collect())
         };
         let messages = self.messages.iter().map(wrap).collect();
-        Stored::accept(Request { messages, ..self.request.clone() })
+        Stored::accept(Request { messages, ..self.request.clone() }, Vec::new(), Vec::new())
     }
 
     /// Asks a question and keeps the reply.
@@ -250,7 +250,7 @@ impl Conversation {
         let (head, reply) = unread.fold().await;
         let reply = reply.expect("a reply without a fault");
         let content = reply.content;
-        let message = Message { role: Role::Assistant, content: content.clone() };
+        let message = Message::new(Role::Assistant, content.clone());
         self.messages.push((message, Some(head.origin().clone())));
         StoredReply {
             content,

@@ -2,8 +2,9 @@
 
 use http::Method;
 use serde_json::{Value, json};
+use throughline_testkit::Gateway;
 
-use crate::support::{ANTHROPIC, Api, text};
+use crate::support::{ANTHROPIC, Api, BINARY, text};
 use crate::upstreams::SCENARIO;
 
 #[tokio::test]
@@ -135,4 +136,41 @@ async fn providers_say_what_their_models_can_do() {
     assert_eq!(model["id"], "claude-sonnet-4-5");
     assert_eq!((&model["tools"], &model["thinking"]["supported"]), (&json!(true), &json!(true)));
     assert!(model["context"].as_u64() > Some(100_000), "{model}");
+}
+
+#[tokio::test]
+async fn providers_say_nothing_about_unknown_models() {
+    let config = r#"
+[[backend]]
+name = "main"
+dialect = "anthropic"
+base_url = "http://127.0.0.1:1"
+default_model = "claude-opus-5-5"
+models = { "a" = "house-model" }
+[[backend]]
+name = "away"
+dialect = "openai_chat"
+base_url = "http://127.0.0.1:1"
+api_key_env = "A_KEY_THAT_IS_NOT_SET"
+default_model = "o1-mini"
+"#;
+    let api = Api::of(Gateway::start(BINARY, config).await);
+    let list = api.get("/api/providers").await;
+    let models = |at: usize| list["providers"][at]["models"].clone();
+    let (known, unknown) = (&models(0)[0], &models(0)[1]);
+    assert_eq!(
+        (known["context"].as_u64(), known["maxOutput"].as_u64()),
+        (Some(1_000_000), Some(128_000))
+    );
+    let thinking = &known["thinking"];
+    assert_eq!((&thinking["form"], &thinking["canBeOff"]), (&json!("adaptive"), &json!(false)));
+    assert_eq!((&known["images"], &known["tools"]), (&json!(true), &json!(true)));
+    for member in ["form", "supported", "canBeOff", "byDefault"] {
+        assert_eq!(unknown["thinking"][member], Value::Null, "{member}");
+    }
+    assert_eq!((&unknown["id"], &unknown["context"]), (&json!("house-model"), &Value::Null));
+    let away = &list["providers"][1];
+    assert_eq!((&away["configured"], &away["default"]), (&json!(false), &json!(false)));
+    assert!(text(&away["hint"]).contains("A_KEY_THAT_IS_NOT_SET"), "{away}");
+    assert_eq!(models(1)[0]["tools"], false);
 }

@@ -15,6 +15,7 @@ mod documentation;
 mod edges;
 mod instances;
 mod killed_servers;
+mod native_turns;
 mod node_count;
 mod open_calls;
 mod projects;

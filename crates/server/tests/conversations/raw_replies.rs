@@ -8,7 +8,7 @@ use crate::support::{ANTHROPIC, Api, CHAT, GEMINI, RESPONSES, done, kinds, text}
 
 /// What a simulator answers to the last request that it received: names and data of its events.
 /// Equal requests get equal replies.
-async fn sent_events(simulator: &Simulator) -> Vec<(String, String)> {
+pub(crate) async fn sent_events(simulator: &Simulator) -> Vec<(String, String)> {
     let received = simulator.last_received().await;
     let own = ["host", "content-length", "accept-encoding", "connection"];
     let headers: Vec<(&str, &str)> = received

@@ -15,6 +15,8 @@ const KEYRING: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
 pub(crate) const ANTHROPIC: (&str, &str) = ("claude", "anthropic, budget");
 pub(crate) const GEMINI: (&str, &str) = ("gemini", "gemini 3");
 pub(crate) const RESPONSES: (&str, &str) = ("openai_responses", "openai_responses");
+/// A server that is known to store responses.
+pub(crate) const STORING: (&str, &str) = ("storing", "openai_responses");
 pub(crate) const CHAT: (&str, &str) = ("chat", "deepseek-v4");
 
 /// A gateway over simulators, and a caller with a key.
@@ -199,6 +201,9 @@ async fn simulators(
         let simulator = row.start_with(name, scenario).await;
         config.push_str(&row.backend(name, &simulator.url));
         config.push_str(&format!("default_model = \"{}\"\n", row.model));
+        if *name == STORING.0 {
+            config.push_str("variant = \"openai\"\n");
+        }
         simulators.push(simulator);
     }
     (simulators, config)

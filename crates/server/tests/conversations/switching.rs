@@ -2,8 +2,10 @@
 
 use http::Method;
 use serde_json::{Value, json};
+use throughline_simulator::{Options, Scenario, Variant};
+use throughline_testkit::{Gateway, Simulator};
 
-use crate::support::{ANTHROPIC, Api, GEMINI, RESPONSES, done, kinds, text};
+use crate::support::{ANTHROPIC, Api, BINARY, CHAT, GEMINI, RESPONSES, STORING, done, kinds, text};
 use crate::upstreams::SCENARIO;
 
 /// Asks for the preview of a turn, runs the turn, and checks that the provider received exactly
@@ -73,6 +75,90 @@ async fn only_turns_after_the_last_break_go_back_with_their_thinking() {
     assert_eq!(api.refusals().await, [""; 0]);
 }
 
+/// The blocks of a report that are in no message, and how many blocks its losses count.
+fn omitted(report: &Value) -> (Vec<Value>, u64) {
+    let blocks = report["blocks"].as_array().expect("a list of blocks");
+    let is_outside = |block: &&Value| text(&block["path"]).starts_with("nodes.");
+    let losses = report["losses"].as_array().expect("a list of losses").iter();
+    let counted = losses.filter(|loss| loss["kind"] == "thinking_omitted");
+    let counted = counted.filter_map(|loss| loss["count"].as_u64());
+    (blocks.iter().filter(is_outside).cloned().collect(), counted.sum())
+}
+
+/// How many thinking blocks these nodes have.
+fn thinking_in(nodes: &[Value]) -> usize {
+    let thinks = |kind: &String| matches!(kind.as_str(), "thinking" | "redacted");
+    nodes.iter().map(|node| kinds(node).iter().filter(|kind| thinks(kind)).count()).sum()
+}
+
+/// Every dialect as the provider that the chain comes back to, with two others in between.
+///
+/// Covers: S4-24, S4-25, S4-26, C-28, C-37, case 41
+#[tokio::test]
+async fn chain_over_three_providers_returns_to_each_dialect() {
+    let bound = ("bound", "anthropic, bound");
+    let ollama = ("ollama", "ollama");
+    for chain in [
+        [ANTHROPIC, RESPONSES, GEMINI],
+        [bound, GEMINI, RESPONSES],
+        [GEMINI, ANTHROPIC, RESPONSES],
+        [RESPONSES, GEMINI, ANTHROPIC],
+        [CHAT, ANTHROPIC, RESPONSES],
+        [ollama, ANTHROPIC, GEMINI],
+    ] {
+        let name = chain[0].0;
+        let api = Api::over(&chain).await;
+        let project = api.project(json!({"title": "t", "system": "Be brief."})).await;
+        // A tool loop, so that calls and results have to be told to the others.
+        let tools = json!([{"name": "lookup", "description": "Reads a row.",
+            "parameters": {"type": "object", "properties": {"key": {"type": "string"}}}}]);
+        let ask = json!({"message": "one tool", "tools": tools, "thinking": "medium"});
+        let lines = api.chat(&project, ask).await;
+        let call = lines.iter().find(|line| line["type"] == "tool_call").expect("a call");
+        let results = json!([{"id": call["id"], "content": "row green"}]);
+        let next = json!({"toolResults": results, "tools": tools, "thinking": "medium"});
+        previewed_chat(&api, 0, &project, next).await;
+        for (at, branch, from) in
+            [(1, "second", "main"), (2, "third", "second"), (0, "fourth", "third")]
+        {
+            let new = json!({"name": branch, "fromRef": from, "provider": chain[at].0});
+            api.branch(&project, new).await;
+            let past = api.nodes(&project, branch).await;
+            for turn in 0..2 {
+                let chat = thinking_chat(branch, "ponder");
+                let (preview, body) = previewed_chat(&api, at, &project, chat).await;
+                let (outside, counted) = omitted(&preview["report"]);
+                // Everything before the branch was made by others, or before their answers.
+                let expected = thinking_in(&past);
+                assert!(expected > 0, "{name}");
+                assert_eq!(outside.len(), expected, "{name}, {branch}: {preview:#}");
+                assert_eq!(counted, expected as u64, "{name}, {branch}: {preview:#}");
+                let own = |block: &Value| block["origin"]["backend"] == chain[at].0;
+                for block in &outside {
+                    let reason = if own(block) { "policy" } else { "origin" };
+                    assert_eq!(block["reason"], reason, "{name}, {branch}: {block}");
+                    assert_eq!(block["fate"], "left_out");
+                }
+                assert!(branch != "fourth" || outside.iter().any(own), "{name}");
+                // The turn, its stream and its node report the same.
+                let turn_log = api.get("/admin/turns?limit=1").await["turns"][0].clone();
+                assert_eq!(turn_log["blocks"], preview["report"]["blocks"], "{name}, {branch}");
+                assert_eq!(turn_log["losses"], preview["report"]["losses"], "{name}, {branch}");
+                let node = api.nodes(&project, branch).await.pop().expect("a node");
+                assert_eq!(node["losses"], preview["report"]["losses"], "{name}, {branch}");
+                // Nothing that only its maker reads is in the part before the break.
+                let raw = preview["nodes"].as_array().expect("nodes").iter();
+                let raw = raw.filter(|node| node["form"] == "raw").count();
+                assert_eq!(raw, 1 + 2 * turn, "{name}, {branch}");
+                assert!(!body.to_string().contains("I need a row."), "{name}: {body:#}");
+                assert!(body.to_string().contains("[called tool lookup with"), "{name}: {body:#}");
+                assert!(body.to_string().contains("[tool lookup returned: row green]"), "{name}");
+            }
+        }
+        assert_eq!(api.refusals().await, [""; 0], "{name}");
+    }
+}
+
 /// Covers: S4-57
 #[tokio::test]
 async fn tool_loop_returns_the_signatures_of_its_calls() {
@@ -112,7 +198,7 @@ async fn tool_loop_returns_the_signatures_of_its_calls() {
 #[tokio::test]
 async fn stored_reply_replaces_the_history_of_its_branch() {
     let settings = "projects = { previous_response = \"branch\" }";
-    let api = Api::with(&[RESPONSES], SCENARIO, settings).await;
+    let api = Api::with(&[STORING], SCENARIO, settings).await;
     let project = api.project(json!({"title": "t", "system": "Be brief."})).await;
     let (_, first) = previewed_chat(&api, 0, &project, thinking_chat("main", "ponder one")).await;
     assert_eq!((&first["store"], first.get("previous_response_id")), (&json!(true), None));
@@ -152,7 +238,7 @@ async fn stored_reply_replaces_the_history_of_its_branch() {
 #[tokio::test]
 async fn lost_stored_reply_is_replaced_by_the_whole_history() {
     let settings = "projects = { previous_response = \"fork\" }";
-    let api = Api::with(&[RESPONSES], SCENARIO, settings).await;
+    let api = Api::with(&[STORING], SCENARIO, settings).await;
     let project = api.project(json!({"title": "t"})).await;
     previewed_chat(&api, 0, &project, thinking_chat("main", "ponder one")).await;
     api.branch(&project, json!({"name": "second"})).await;
@@ -173,4 +259,72 @@ async fn lost_stored_reply_is_replaced_by_the_whole_history() {
         assert!(resent["input"].to_string().contains(said), "{resent:#}");
     }
     assert_eq!(api.refusals().await.len(), 1);
+}
+
+/// A server of the Responses dialect that stores nothing ignores the id of an earlier reply, and would
+/// answer from the newest message alone.
+///
+/// Covers: S4-63
+#[tokio::test]
+async fn server_that_stores_nothing_gets_the_whole_history() {
+    let simulator = Simulator::with(Options {
+        variant: Some(Variant::named("vllm").expect("a variant of the simulator")),
+        scenario: Some(Scenario::from_toml(SCENARIO).expect("a scenario")),
+        ..Options::default()
+    })
+    .await;
+    let config = format!(
+        "projects = {{ previous_response = \"fork\" }}\n[[backend]]\nname = \"vllm\"\n\
+         dialect = \"openai_responses\"\nbase_url = \"{}\"\ndefault_model = \"qwen3-32b\"\n",
+        simulator.url
+    );
+    let mut api = Api::of(Gateway::start(BINARY, &config).await);
+    api.simulators.push(simulator);
+    let project = api.project(json!({"title": "t"})).await;
+    let mut asked = thinking_chat("main", "ponder one");
+    previewed_chat(&api, 0, &project, asked.clone()).await;
+    // Not even if the caller asks for it.
+    asked["store"] = json!(true);
+    for chat in [thinking_chat("main", "ponder two"), asked] {
+        let (_, body) = previewed_chat(&api, 0, &project, chat).await;
+        assert_eq!((&body["store"], body.get("previous_response_id")), (&json!(false), None));
+        assert!(body["input"].to_string().contains("ponder one"), "{body:#}");
+        assert!(body["input"].to_string().contains("\"reasoning_text\""), "{body:#}");
+        let branch = api.get(&project).await["branches"][0].clone();
+        assert_eq!(branch["previousResponseId"], Value::Null);
+    }
+    assert_eq!(api.refusals().await, [""; 0]);
+}
+
+#[tokio::test]
+async fn turns_without_room_are_left_out_and_reported() {
+    let models =
+        std::env::temp_dir().join(format!("throughline-window-{}.toml", std::process::id()));
+    let row = "[[model]]\npattern = \"claude-sonnet-4-5\"\nmax_output = 4000\ncontext = 12000\n";
+    std::fs::write(&models, row).expect("a file");
+    let settings = format!("models_file = \"{}\"\n", models.display());
+    let api = Api::with(&[ANTHROPIC], SCENARIO, &settings).await;
+    let project = api.project(json!({"title": "t", "system": "Be brief."})).await;
+    let mut dropped = 0;
+    for turn in 0..6 {
+        // Two thousand tokens, as the simulator counts.
+        let message = format!("ponder number {turn} {}", "a b c d ".repeat(1_000));
+        let (preview, body) =
+            previewed_chat(&api, 0, &project, thinking_chat("main", &message)).await;
+        assert!(preview["tokens"].as_u64() <= Some(8_000), "{turn}: {}", preview["tokens"]);
+        let (outside, counted) = omitted(&preview["report"]);
+        let forms = forms(&preview);
+        let without_room = forms.iter().filter(|(_, reason)| reason == "budget").count();
+        // Whole turns: a question and its answer, which has one thinking block.
+        assert_eq!((without_room % 2, outside.len()), (0, without_room / 2), "{turn}");
+        assert_eq!(counted, outside.len() as u64);
+        assert!(outside.iter().all(|block| block["reason"] == "policy"), "{outside:?}");
+        let has_first = body.to_string().contains("number 0 ");
+        assert_eq!(has_first, without_room == 0, "{turn}");
+        assert!(without_room >= dropped, "{turn}");
+        dropped = without_room;
+    }
+    assert!(dropped > 0, "everything had room");
+    assert_eq!(api.refusals().await, [""; 0]);
+    std::fs::remove_file(models).expect("the file");
 }

@@ -1,6 +1,6 @@
 //! Builds the message that answers an accepted request.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::compaction;
 use super::models::Model;
@@ -15,6 +15,9 @@ use crate::prompt_cache::CacheUse;
 use crate::script::{Piece, Random, Situation};
 use crate::signing::{Claim, Hash, SignatureKind, hash};
 use crate::style::SignatureStyle;
+
+/// The trigger word for texts with citations.
+const CITES: &str = "cite sources";
 
 /// What a reply depends on, apart from the request.
 pub(crate) struct Composer<'a> {
@@ -101,6 +104,7 @@ impl Composer<'_> {
         let mut nonces = Random::new(&hash(&[seed, b"nonces"]));
         let mut blocks = Vec::with_capacity(pieces.len());
         let mut ordinal = 0;
+        let words = user_text(request).to_lowercase();
         for (index, piece) in pieces.into_iter().enumerate() {
             let claim = |shown, hidden, nonce| Claim {
                 family: self.model.family,
@@ -123,7 +127,7 @@ impl Composer<'_> {
                 Piece::Redacted(text) => Block::Redacted {
                     data: signer.sign(SignatureKind::Redacted, &claim("", &text, nonces.next())),
                 },
-                Piece::Text(text) => Block::Text { text },
+                Piece::Text(text) => Block::Text { citations: citations(&words, &text), text },
                 // The seed depends on the whole conversation, so no later call gets this id.
                 Piece::Tool { name, input } => Block::ToolUse {
                     id: format!("toolu_{}", identifier(seed, "tool", index + request.turns.len())),
@@ -139,6 +143,20 @@ impl Composer<'_> {
         }
         blocks
     }
+}
+
+/// The sources of a text, if the user asks for them.
+fn citations(words: &str, text: &str) -> Vec<Value> {
+    let source = json!({
+        "type": "search_result_location",
+        "source": "https://example.com/report",
+        "title": "A report",
+        "cited_text": text,
+        "search_result_index": 0,
+        "start_block_index": 0,
+        "end_block_index": 1,
+    });
+    if words.contains(CITES) { vec![source] } else { Vec::new() }
 }
 
 /// All text of the user's last entries, for scenarios.

@@ -28,7 +28,7 @@ pub(crate) struct Reply {
 pub(crate) enum Block {
     Thinking { text: String, signature: String },
     Redacted { data: String },
-    Text { text: String },
+    Text { text: String, citations: Vec<Value> },
     ToolUse { id: String, name: String, input: Value },
     Compaction { summary: String, signature: String },
 }
@@ -49,7 +49,12 @@ impl Block {
                 json!({"type": "thinking", "thinking": text, "signature": signature})
             }
             Self::Redacted { data } => json!({"type": "redacted_thinking", "data": data}),
-            Self::Text { text } => json!({"type": "text", "text": text}),
+            Self::Text { text, citations } if citations.is_empty() => {
+                json!({"type": "text", "text": text})
+            }
+            Self::Text { text, citations } => {
+                json!({"type": "text", "text": text, "citations": citations})
+            }
             Self::ToolUse { id, name, input } => {
                 json!({"type": "tool_use", "id": id, "name": name, "input": input})
             }
@@ -145,7 +150,10 @@ impl Reply {
                 json!({"type": "thinking", "thinking": "", "signature": early})
             }
             Block::Redacted { .. } => block.json(),
-            Block::Text { .. } => json!({"type": "text", "text": ""}),
+            Block::Text { citations, .. } if citations.is_empty() => {
+                json!({"type": "text", "text": ""})
+            }
+            Block::Text { .. } => json!({"type": "text", "text": "", "citations": []}),
             Block::ToolUse { id, name, .. } => {
                 json!({"type": "tool_use", "id": id, "name": name, "input": {}})
             }
@@ -174,7 +182,15 @@ impl Reply {
             Block::Compaction { summary, .. } => {
                 frames.push(delta(index, "compaction_delta", "content", summary));
             }
-            Block::Text { text } => deltas(frames, index, "text_delta", "text", text),
+            Block::Text { text, citations } => {
+                for citation in citations {
+                    let delta = json!({"type": "citations_delta", "citation": citation});
+                    let data =
+                        json!({"type": "content_block_delta", "index": index, "delta": delta});
+                    frames.push(event(&data));
+                }
+                deltas(frames, index, "text_delta", "text", text);
+            }
             Block::ToolUse { input, .. } => {
                 // A call without arguments has no delta, or only an empty one.
                 let is_bare = input.as_object().is_some_and(Map::is_empty);

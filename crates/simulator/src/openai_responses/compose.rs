@@ -17,6 +17,7 @@ use crate::style::SignatureStyle;
 const REFUSES: &str = "refusal";
 const FILTERED: &str = "content filter";
 const FAILS: &str = "fail midway";
+const CITES: &str = "cite sources";
 
 /// Builds the response.
 pub(crate) fn compose(exchange: &Exchange<'_>, request: &ParsedRequest, model: &Model) -> Reply {
@@ -45,7 +46,14 @@ pub(crate) fn compose(exchange: &Exchange<'_>, request: &ParsedRequest, model: &
     if draft.ending != draft::Ending::Limit && ending != Ending::Completed {
         halve(&mut pieces);
     }
-    let writer = Writer { exchange, request, model, seed, refuses: user_text.contains(REFUSES) };
+    let writer = Writer {
+        exchange,
+        request,
+        model,
+        seed,
+        refuses: user_text.contains(REFUSES),
+        cites: user_text.contains(CITES),
+    };
     let mut outputs = writer.outputs(pieces);
     if let Some(last) = outputs.last_mut() {
         last.whole = ending == Ending::Completed;
@@ -90,6 +98,7 @@ struct Writer<'a> {
     model: &'a Model,
     seed: Hash,
     refuses: bool,
+    cites: bool,
 }
 
 impl Writer<'_> {
@@ -118,6 +127,7 @@ impl Writer<'_> {
                 }
                 Piece::Text(text) => {
                     let content = Content::Message {
+                        annotations: self.annotations(&text),
                         text,
                         refusal: self.refuses,
                         phase: if last == Some(index) { "final_answer" } else { "commentary" },
@@ -136,6 +146,13 @@ impl Writer<'_> {
             outputs.push(Output { id, content, whole: true });
         }
         outputs
+    }
+
+    /// The sources of a text, if the user asks for them.
+    fn annotations(&self, text: &str) -> Vec<Value> {
+        let source = json!({"type": "url_citation", "url": "https://example.com/report",
+            "title": "A report", "start_index": 0, "end_index": text.chars().count()});
+        if self.cites { vec![source] } else { Vec::new() }
     }
 
     /// A server that does not sign cannot link a call to its reasoning.

@@ -81,12 +81,13 @@ impl Writer {
                     self.summary(&position(Some(("summary_index", at))), text, broken);
                 }
                 if let Some(raw) = raw {
-                    self.part(&position(Some(("content_index", 0))), &RAW, raw, broken);
+                    self.part(&position(Some(("content_index", 0))), &RAW, (raw, &[]), broken);
                 }
             }
-            Content::Message { text, refusal, .. } => {
+            Content::Message { text, refusal, annotations, .. } => {
                 let kind = if *refusal { &REFUSAL } else { &TEXT };
-                self.part(&position(Some(("content_index", 0))), kind, text, broken);
+                let sources: &[Value] = if *refusal { &[] } else { annotations };
+                self.part(&position(Some(("content_index", 0))), kind, (text, sources), broken);
             }
             Content::Call { arguments, .. } => {
                 let position = position(None);
@@ -147,18 +148,31 @@ impl Writer {
         }
     }
 
-    fn part(&mut self, position: &PartPosition<'_>, kind: &Part, text: &str, broken: bool) {
+    fn part(
+        &mut self,
+        position: &PartPosition<'_>,
+        kind: &Part,
+        (text, annotations): (&str, &[Value]),
+        broken: bool,
+    ) {
         let added = json!({ "part": (kind.part)("") });
         self.event(position.event("response.content_part.added", added));
         self.deltas(position, kind.event, text, kind.extra);
+        for (at, annotation) in annotations.iter().enumerate() {
+            let added = json!({"annotation_index": at, "annotation": annotation});
+            self.event(position.event(&format!("{}.annotation.added", kind.event), added));
+        }
         if !broken {
             let mut done = json!({ kind.member: text });
             if !kind.extra.is_empty() {
                 done["logprobs"] = json!([]);
             }
             self.event(position.event(&format!("{}.done", kind.event), done));
-            let done = json!({ "part": (kind.part)(text) });
-            self.event(position.event("response.content_part.done", done));
+            let mut part = (kind.part)(text);
+            if !annotations.is_empty() {
+                part["annotations"] = annotations.into();
+            }
+            self.event(position.event("response.content_part.done", json!({ "part": part })));
         }
     }
 

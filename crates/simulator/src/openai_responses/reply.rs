@@ -52,6 +52,8 @@ pub(crate) enum Content {
         text: String,
         refusal: bool,
         phase: &'static str,
+        /// The sources of the text.
+        annotations: Vec<Value>,
     },
     Call {
         call_id: String,
@@ -89,9 +91,13 @@ impl Output {
                 }
                 item
             }
-            Content::Message { text, refusal, phase } => {
+            Content::Message { text, refusal, phase, annotations } => {
+                let mut part = said_part(text, *refusal);
+                if !refusal {
+                    part["annotations"] = annotations.clone().into();
+                }
                 json!({"id": self.id, "type": "message", "status": status, "role": "assistant",
-                       "phase": phase, "content": [said_part(text, *refusal)]})
+                       "phase": phase, "content": [part]})
             }
             Content::Call { call_id, name, arguments } => {
                 json!({"id": self.id, "type": "function_call", "status": status,

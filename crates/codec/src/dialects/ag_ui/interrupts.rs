@@ -202,6 +202,6 @@ pub(super) fn insert_results(made: BTreeMap<usize, Vec<Block>>, messages: &mut V
             None => Vec::new(),
         };
         content.extend(blocks);
-        messages.push(Message { role: Role::User, content });
+        messages.push(Message::new(Role::User, content));
     }
 }

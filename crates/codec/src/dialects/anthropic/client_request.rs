@@ -148,7 +148,7 @@ impl RequestReader {
             Role::Assistant if node.is_null("content") => Vec::new(),
             _ => self.content(&node.need("content")?)?,
         };
-        let mut message = Message { role, content: Vec::with_capacity(content.len()) };
+        let mut message = Message::new(role, Vec::with_capacity(content.len()));
         for (number, (mut block, breakpoint)) in content.into_iter().enumerate() {
             if let Block::ToolCall { arguments, .. } = &mut block
                 && let Some(span) = self.inputs.get(&(at, number))

@@ -22,6 +22,7 @@ use throughline_canonical::{
 
 use super::passthrough::Passthrough;
 use crate::dialects::client_defaults::ClientDefaults;
+use crate::dialects::native_turn::NativeForm;
 use crate::dialects::profile::Profile;
 use crate::dialects::raw_reply::RawShape;
 use crate::dialects::shared::losses::lost_part;
@@ -38,6 +39,7 @@ mod client_request;
 pub mod client_stream;
 mod errors;
 pub mod model_card;
+mod native;
 mod passthrough;
 mod profile;
 pub mod threads;
@@ -153,6 +155,10 @@ impl UpstreamDialect for Anthropic {
 
     fn raw_shape(&self) -> RawShape {
         RawShape::NamedEvents
+    }
+
+    fn native_form(&self) -> Option<&'static dyn NativeForm> {
+        Some(&native::Blocks)
     }
 
     fn reply_reader(&self, _: &Target<'_>, streamed: bool) -> Box<dyn ReplyReader> {

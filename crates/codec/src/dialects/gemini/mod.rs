@@ -14,6 +14,7 @@ use throughline_canonical::{Event, Fault, Loss, LossSubject, Lossy, Request};
 
 use super::passthrough::Passthrough;
 use crate::dialects::client_defaults::ClientDefaults;
+use crate::dialects::native_turn::NativeForm;
 use crate::dialects::profile::{Profile, Server};
 use crate::dialects::raw_reply::RawShape;
 use crate::dialects::shared::arguments::or_empty_object;
@@ -37,6 +38,7 @@ pub mod errors;
 mod grounding;
 pub mod model_card;
 pub mod names;
+mod native;
 mod passthrough;
 mod profile;
 pub mod upstream_reply;
@@ -163,6 +165,10 @@ impl UpstreamDialect for Gemini {
 
     fn raw_shape(&self) -> RawShape {
         RawShape::StreamAndLast
+    }
+
+    fn native_form(&self) -> Option<&'static dyn NativeForm> {
+        Some(&native::Parts)
     }
 
     fn reply_reader(&self, target: &Target<'_>, streamed: bool) -> Box<dyn ReplyReader> {

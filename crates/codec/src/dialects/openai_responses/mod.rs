@@ -15,6 +15,7 @@ mod client_reply;
 mod client_request;
 mod custom_tools;
 mod errors;
+mod native;
 mod passthrough;
 mod profile;
 pub mod state;
@@ -28,6 +29,7 @@ use throughline_canonical::{Fault, LossSubject, Lossy, Request};
 
 use super::passthrough::{Passthrough, ReplyRepair};
 use crate::dialects::client_defaults::ClientDefaults;
+use crate::dialects::native_turn::NativeForm;
 use crate::dialects::profile::Profile;
 use crate::dialects::raw_reply::RawShape;
 use crate::dialects::shared::members::{keep_only, read_count};
@@ -159,6 +161,10 @@ impl UpstreamDialect for OpenAiResponses {
 
     fn raw_shape(&self) -> RawShape {
         RawShape::EventsAndResponse
+    }
+
+    fn native_form(&self) -> Option<&'static dyn NativeForm> {
+        Some(&native::Items)
     }
 
     fn reply_reader(&self, target: &Target<'_>, streamed: bool) -> Box<dyn ReplyReader> {

@@ -166,7 +166,7 @@ fn explicit_variant_wins_over_the_address() {
 fn every_variant_is_known_to_the_codec() {
     let thought = Block::Thinking { text: "t".to_owned(), signature: None };
     let mut request = Request::default();
-    request.messages.push(Message { role: Role::Assistant, content: vec![thought] });
+    request.messages.push(Message::new(Role::Assistant, vec![thought]));
     for (dialect, variant) in [(Dialect("anthropic"), "unsigned"), (Dialect("gemini"), "vertex")] {
         assert_eq!(variants(dialect), [variant]);
         let write = |variant| {

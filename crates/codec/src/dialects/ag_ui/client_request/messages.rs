@@ -74,7 +74,7 @@ impl Conversation {
     }
 
     fn push_message(&mut self, role: Role, content: Vec<Block>) {
-        self.messages.push(Message { role, content });
+        self.messages.push(Message::new(role, content));
     }
 
     /// Adds content to the turn of the model.

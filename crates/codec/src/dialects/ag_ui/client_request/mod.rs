@@ -89,7 +89,7 @@ pub(super) fn read(parts: &RequestParts<'_>) -> Result<Accepted, Fault> {
     request.system = conversation.system;
     request.messages = conversation.messages;
     let session = Box::new(RunSession(Some(run)));
-    Ok(Accepted { request, losses: conversation.losses, session })
+    Ok(Accepted { request, losses: conversation.losses, left_out: Vec::new(), session })
 }
 
 /// The kind of reasoning events: from the query, else from the age of the client.

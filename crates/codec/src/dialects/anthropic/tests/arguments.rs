@@ -17,7 +17,7 @@ fn arguments_keep_their_spelling() {
     let request = Request {
         model: "claude-x".to_owned(),
         max_tokens: Some(9),
-        messages: vec![Message { role: Role::Assistant, content: vec![call] }],
+        messages: vec![Message::new(Role::Assistant, vec![call])],
         ..Request::default()
     };
     let body = String::from_utf8(write_request(&request).value.body).unwrap();

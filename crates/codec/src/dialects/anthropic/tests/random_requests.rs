@@ -137,7 +137,7 @@ prop_compose! {
             model: super::MODEL.to_owned(),
             system,
             messages: messages.into_iter()
-                .map(|(role, content)| Message { role: roles[role], content }).collect(),
+                .map(|(role, content)| Message::new(roles[role], content)).collect(),
             tools: all,
             tool_choice,
             parallel_calls,

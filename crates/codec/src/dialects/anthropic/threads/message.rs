@@ -94,7 +94,7 @@ fn read_whole(bytes: &[u8]) -> Option<AddedMessage> {
 
 /// A message that is built from its events.
 #[derive(Debug)]
-struct EventMessage {
+pub(crate) struct EventMessage {
     id: Option<String>,
     /// The JSON of each complete block.
     blocks: Vec<String>,
@@ -134,7 +134,8 @@ struct OpenBlock {
 }
 
 impl EventMessage {
-    fn take(&mut self, data: &[u8], fits: bool) {
+    /// Reads the data of an event.
+    pub(crate) fn take(&mut self, data: &[u8], fits: bool) {
         self.is_whole &= fits && self.read(data).is_some();
     }
 
@@ -189,6 +190,11 @@ impl EventMessage {
             _ => {}
         }
         Some(())
+    }
+
+    /// The JSON of each block. `None` if a part of the message could not be read.
+    pub(crate) fn into_blocks(self) -> Option<Vec<String>> {
+        (self.is_whole && self.open.is_none()).then_some(self.blocks)
     }
 
     fn finish(&self) -> Option<AddedMessage> {

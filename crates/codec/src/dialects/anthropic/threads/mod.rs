@@ -5,7 +5,7 @@
 //! All contents are kept as JSON text. So a thinking block stays as the model made it, and the
 //! same conversation is written with the same bytes in every turn.
 
-mod message;
+pub(super) mod message;
 
 use serde::{Deserialize, Serialize};
 use throughline_canonical::{Fault, FaultKind};

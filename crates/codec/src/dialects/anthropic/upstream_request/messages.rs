@@ -41,6 +41,12 @@ impl<'a> Turn<'a> {
         }
     }
 
+    /// Adds a block as its maker wrote it.
+    fn push_native(&mut self, block: &str) {
+        separate(&mut self.rest);
+        self.rest.extend_from_slice(block.as_bytes());
+    }
+
     fn is_empty(&self) -> bool {
         self.results.is_empty() && self.first.is_none() && self.rest.is_empty()
     }
@@ -71,9 +77,13 @@ impl RequestWriter {
                     only_blocks,
                 },
             };
+            let native = message.native_parts(NAME);
             for (index, block) in message.content.iter().enumerate() {
                 let before = turn.written();
-                self.block(&mut turn, block);
+                match native.part(index).filter(|_| self.takes_native(block)) {
+                    Some(part) => turn.push_native(&part.json),
+                    None => self.block(&mut turn, block),
+                }
                 if let Some(time) = self.breakpoints.at_block(at, index) {
                     self.breakpoint(&mut turn, block, before, time);
                 }
@@ -85,6 +95,19 @@ impl RequestWriter {
             }
         }
         turns
+    }
+
+    /// Whether a block can be written as its maker wrote it. Providers refuse a text of white space
+    /// alone, and the id of a call must match that of its result.
+    fn takes_native(&self, block: &Block) -> bool {
+        match block {
+            Block::Text { text, .. } => !text.trim().is_empty(),
+            Block::ToolCall { id, .. } => is_call_id(id),
+            Block::Thinking { signature, .. } => {
+                self.unsigned || signature.as_deref().is_some_and(|text| !text.is_empty())
+            }
+            _ => true,
+        }
     }
 
     /// Adds a breakpoint to the block that was just written.
@@ -322,14 +345,13 @@ impl RequestWriter {
     /// Ids may have letters, digits, `_` and `-`. Other ids are encoded deterministically, so that
     /// call and result still match, also in later turns.
     fn call_id<'a>(&mut self, id: &'a str) -> Cow<'a, str> {
-        let allowed = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
-        if !id.is_empty() && id.bytes().all(allowed) {
+        if is_call_id(id) {
             return Cow::Borrowed(id);
         }
         self.adapted(LossSubject::ToolCallId, LossReason::Characters);
         let mut spelled = String::from("call");
         for byte in id.bytes() {
-            if allowed(byte) {
+            if is_id_byte(byte) {
                 spelled.push(char::from(byte));
             } else {
                 spelled.push_str(&format!("_{byte:02x}"));
@@ -337,6 +359,15 @@ impl RequestWriter {
         }
         Cow::Owned(spelled)
     }
+}
+
+fn is_id_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-'
+}
+
+/// Whether providers accept the id of a call.
+fn is_call_id(id: &str) -> bool {
+    !id.is_empty() && id.bytes().all(is_id_byte)
 }
 
 /// Writes arguments as an object. Returns whether they were one; other arguments are sent as text.

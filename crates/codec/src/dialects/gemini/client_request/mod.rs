@@ -38,7 +38,7 @@ pub fn read(received: &RequestParts<'_>) -> Result<Accepted, Fault> {
         Method::Stream if !address::wants_events(received.query) => Framing::List { begun: false },
         _ => Framing::Events,
     };
-    Ok(Accepted { request, losses, session: Box::new(framing) })
+    Ok(Accepted { request, losses, left_out: Vec::new(), session: Box::new(framing) })
 }
 
 /// Reads a body into the request. Returns the unknown members.
@@ -121,7 +121,7 @@ fn read_contents(
                 reader.read(part, role, &mut blocks)?;
             }
         }
-        request.messages.push(Message { role, content: blocks });
+        request.messages.push(Message::new(role, blocks));
     }
     Ok(())
 }

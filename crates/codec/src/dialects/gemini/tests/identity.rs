@@ -99,7 +99,7 @@ fn message() -> impl Strategy<Value = Message> {
         6 => Just(Role::Assistant),
         1 => Just(Role::System),
     ];
-    (role, vec(block(), 0..4)).prop_map(|(role, content)| Message { role, content })
+    (role, vec(block(), 0..4)).prop_map(|(role, content)| Message::new(role, content))
 }
 
 fn tool() -> impl Strategy<Value = Tool> {

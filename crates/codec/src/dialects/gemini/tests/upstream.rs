@@ -7,7 +7,7 @@ use throughline_canonical::{Block, Loss, Message, Role};
 use super::*;
 
 fn message(role: Role, content: Vec<Block>) -> Message {
-    Message { role, content }
+    Message::new(role, content)
 }
 
 fn asking(messages: Vec<Message>) -> Request {

@@ -2,10 +2,11 @@
 //!
 //! It is written as text, not as a tree, so that the arguments of calls keep the model's spelling.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use throughline_canonical::{Block, Loss, LossReason, LossSubject, Message, Role, Source};
 
+use super::super::native::has_call_id;
 use super::super::{NAME, Variant, adapt, arguments_into, omit, quote_into};
 use crate::dialects::shared::losses::foreign_block;
 
@@ -19,6 +20,7 @@ pub(crate) fn write(
         variant,
         losses,
         names: HashMap::new(),
+        unnamed: HashSet::new(),
         contents: Vec::new(),
         waiting: Vec::new(),
     };
@@ -57,6 +59,8 @@ struct ContentsWriter<'a, 'l> {
     losses: &'l mut Vec<Loss>,
     /// The tool of each call.
     names: HashMap<&'a str, &'a str>,
+    /// The calls that go back without an id.
+    unnamed: HashSet<&'a str>,
     contents: Vec<Content>,
     /// System texts that wait for the next user message.
     waiting: Vec<String>,
@@ -102,9 +106,11 @@ impl<'a> ContentsWriter<'a, '_> {
         if !behind {
             parts.append(&mut self.waiting);
         }
-        for block in &message.content {
-            if let Some(part) = self.part(role, block) {
-                parts.push(part);
+        let native = message.native_parts(NAME);
+        for (index, block) in message.content.iter().enumerate() {
+            match native.part(index) {
+                Some(part) => parts.push(self.native(block, &part.json)),
+                None => parts.extend(self.part(role, block)),
             }
         }
         parts.append(&mut self.waiting);
@@ -113,6 +119,17 @@ impl<'a> ContentsWriter<'a, '_> {
         } else {
             self.contents.push(Content { role, parts });
         }
+    }
+
+    /// A part as its maker wrote it.
+    fn native(&mut self, block: &'a Block, part: &str) -> String {
+        if let Block::ToolCall { id, name, .. } = block {
+            self.names.insert(id, name);
+            if !has_call_id(part) {
+                self.unnamed.insert(id);
+            }
+        }
+        part.to_owned()
     }
 
     fn part(&mut self, role: &str, block: &'a Block) -> Option<String> {
@@ -199,9 +216,14 @@ impl<'a> ContentsWriter<'a, '_> {
             output.push_str(text);
             texts += 1;
         }
-        let mut json = String::from("{\"functionResponse\":{\"id\":");
-        quote_into(id, &mut json);
-        json.push_str(",\"name\":");
+        let mut json = String::from("{\"functionResponse\":{");
+        // A call without an id is answered by name and position.
+        if !self.unnamed.contains(id) {
+            json.push_str("\"id\":");
+            quote_into(id, &mut json);
+            json.push(',');
+        }
+        json.push_str("\"name\":");
         quote_into(name, &mut json);
         json.push_str(",\"response\":{");
         if texts > 0 || is_error {

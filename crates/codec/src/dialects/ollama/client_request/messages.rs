@@ -116,7 +116,7 @@ impl MessageReader<'_> {
     }
 
     fn push_message(&mut self, role: Role, content: Vec<Block>) {
-        self.request.messages.push(Message { role, content });
+        self.request.messages.push(Message::new(role, content));
     }
 
     /// Reports unknown members.

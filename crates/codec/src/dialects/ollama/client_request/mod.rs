@@ -52,7 +52,7 @@ pub(super) fn read(parts: &RequestParts<'_>) -> Result<Accepted, Fault> {
         request.extra.insert(NAME.to_owned(), extra);
     }
     let session = Box::new(OllamaSession { generates, tagged_model, end });
-    Ok(Accepted { request, losses, session })
+    Ok(Accepted { request, losses, left_out: Vec::new(), session })
 }
 
 /// Reads the model without the default tag that clients append, and the name with it.
@@ -217,7 +217,7 @@ fn read_question(
     omit(LossSubject::Raw, flag(root, "raw")? == Some(true));
     let silent = content.is_empty();
     if !silent {
-        request.messages.push(Message { role: Role::User, content });
+        request.messages.push(Message::new(Role::User, content));
     }
     Ok(silent)
 }

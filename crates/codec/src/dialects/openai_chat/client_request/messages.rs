@@ -104,7 +104,7 @@ impl MessageReader<'_> {
     fn push_message(&mut self, role: Role, content: Vec<Block>) {
         let message = self.request.messages.len();
         self.add_breakpoints(|block| CachePlace::Block { message, block });
-        self.request.messages.push(Message { role, content });
+        self.request.messages.push(Message::new(role, content));
     }
 
     /// Adds the breakpoints of the message to the request.

@@ -96,7 +96,7 @@ pub(super) fn read(parts: &RequestParts<'_>) -> Result<Accepted, Fault> {
     if !extra.is_empty() {
         request.extra.insert(NAME.to_owned(), extra);
     }
-    Ok(Accepted { request, losses, session: Box::new(session) })
+    Ok(Accepted { request, losses, left_out: Vec::new(), session: Box::new(session) })
 }
 
 fn read_model(root: &Node<'_>) -> Result<String, Fault> {

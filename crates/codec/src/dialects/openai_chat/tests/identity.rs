@@ -65,7 +65,7 @@ fn opaque() -> impl Strategy<Value = Block> {
 
 fn asked() -> impl Strategy<Value = Message> {
     let block = prop_oneof![3 => text().prop_map(Block::text), 1 => media(), 1 => opaque()];
-    vec(block, 1..4).prop_map(|content| Message { role: Role::User, content })
+    vec(block, 1..4).prop_map(|content| Message::new(Role::User, content))
 }
 
 /// A call for each number, with its results.
@@ -101,9 +101,9 @@ fn answered(signed: bool) -> impl Strategy<Value = Vec<Message>> {
                     is_error,
                 });
             }
-            let mut messages = vec![Message { role: Role::Assistant, content }];
+            let mut messages = vec![Message::new(Role::Assistant, content)];
             if !results.is_empty() {
-                messages.push(Message { role: Role::User, content: results });
+                messages.push(Message::new(Role::User, results));
             }
             messages
         },

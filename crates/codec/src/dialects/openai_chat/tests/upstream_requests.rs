@@ -9,7 +9,7 @@ use crate::dialects::openai_chat::variants::VARIANTS;
 fn request(role: Role, content: Vec<Block>) -> Request {
     Request {
         model: "m".to_owned(),
-        messages: vec![Message { role, content }],
+        messages: vec![Message::new(role, content)],
         ..Request::default()
     }
 }

@@ -95,7 +95,7 @@ impl<'l> Conversation<'l> {
         if content.is_empty() {
             self.losses.omit(LossSubject::Message, LossReason::Empty);
         } else {
-            self.messages.push(Message { role, content });
+            self.messages.push(Message::new(role, content));
         }
     }
 

@@ -82,9 +82,9 @@ fn message() -> impl Strategy<Value = Message> {
     ];
     let user = prop_oneof![text(), media(), result, opaque("shell_call_output")];
     prop_oneof![
-        vec(user, 1..4).prop_map(|content| Message { role: Role::User, content }),
-        vec(assistant, 1..5).prop_map(|content| Message { role: Role::Assistant, content }),
-        vec(text(), 1..3).prop_map(|content| Message { role: Role::System, content }),
+        vec(user, 1..4).prop_map(|content| Message::new(Role::User, content)),
+        vec(assistant, 1..5).prop_map(|content| Message::new(Role::Assistant, content)),
+        vec(text(), 1..3).prop_map(|content| Message::new(Role::System, content)),
     ]
 }
 

@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 use throughline_canonical::{
-    Block, CachePlace, CacheTime, KeyHasher, LossReason, LossSubject, MediaKind, Message, Request,
-    Role, Source, ThinkingKind,
+    Alignment, Block, CachePlace, CacheTime, KeyHasher, LossReason, LossSubject, MediaKind,
+    Message, Request, Role, Source, ThinkingKind,
 };
 
 use super::super::{AUTO_DETAIL, NAME, PHASE};
@@ -19,7 +19,7 @@ pub(super) fn write<'r>(
     request: &'r Request,
     breakpoints: &PartBreakpoints<'_>,
     losses: &mut Losses,
-) -> (Option<&'r str>, Vec<Value>) {
+) -> (Option<&'r str>, Vec<String>) {
     let mut system = request.system.iter().enumerate();
     let instructions = system.next().map(|(_, text)| text.as_str());
     let positions = [CachePlace::System { index: 0 }];
@@ -43,9 +43,22 @@ pub(super) fn write<'r>(
     }
     for (at, message) in request.messages.iter().enumerate().skip(first_unstored(request)) {
         items.role = message.role;
+        let mut native = message.native_parts(NAME);
+        if native.lacks_thinking {
+            // The provider refuses its own items without the reasoning that they came from.
+            native = Alignment::default();
+        }
+        let mut written = 0;
         for (index, block) in message.content.iter().enumerate() {
             items.breakpoint = breakpoints.at(CachePlace::Block { message: at, block: index });
-            items.block(block);
+            match native.part(index) {
+                _ if index < written => {}
+                Some(part) => {
+                    items.native(&part.json);
+                    written = index + part.blocks;
+                }
+                None => items.block(block),
+            }
             if items.breakpoint.take().is_some() {
                 items.losses.omit(LossSubject::CacheControl, LossReason::NoPlace);
             }
@@ -66,7 +79,8 @@ fn first_unstored(request: &Request) -> usize {
 
 /// Collects items, and the parts of the current message.
 struct Items<'l> {
-    items: Vec<Value>,
+    /// Each item as JSON.
+    items: Vec<String>,
     parts: Vec<Value>,
     phase: Option<String>,
     role: Role,
@@ -91,9 +105,14 @@ impl Items<'_> {
     }
 
     /// Adds an item after the current message.
-    fn item(&mut self, item: Value) {
+    fn item(&mut self, item: &Value) {
+        self.native(&item.to_string());
+    }
+
+    /// Adds an item as its maker wrote it.
+    fn native(&mut self, item: &str) {
         self.flush();
-        self.items.push(item);
+        self.items.push(item.to_owned());
     }
 
     /// Ends the current message.
@@ -112,7 +131,7 @@ impl Items<'_> {
         if let (Some(phase), Value::Object(members)) = (phase, &mut item) {
             members.insert("phase".to_owned(), phase.into());
         }
-        self.items.push(item);
+        self.items.push(item.to_string());
     }
 
     fn block(&mut self, block: &Block) {
@@ -137,7 +156,7 @@ impl Items<'_> {
                 if signature.is_some() {
                     self.losses.omit(LossSubject::ToolCallSignature, LossReason::NoPlace);
                 }
-                self.item(json!({
+                self.item(&json!({
                     "type": "function_call",
                     "call_id": id,
                     "name": name,
@@ -149,13 +168,13 @@ impl Items<'_> {
                     self.losses.omit(LossSubject::ToolResultIsError, LossReason::NoPlace);
                 }
                 let output = self.output(content);
-                self.item(json!({
+                self.item(&json!({
                     "type": "function_call_output",
                     "call_id": id,
                     "output": output,
                 }));
             }
-            Block::Opaque { dialect, value } if dialect == NAME => self.item(value.clone()),
+            Block::Opaque { dialect, value } if dialect == NAME => self.item(value),
             Block::Opaque { value, .. } => self.losses.add(foreign_block(value)),
         }
     }
@@ -191,7 +210,7 @@ impl Items<'_> {
             "" => json!([]),
             text => json!([{"type": kind, "text": text}]),
         };
-        self.item(match signature {
+        self.item(&match signature {
             Some(signature) => json!({
                 "type": "reasoning",
                 "summary": part("summary_text"),

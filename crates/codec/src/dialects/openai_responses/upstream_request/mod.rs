@@ -13,8 +13,12 @@ use super::{ENCRYPTED, NAME};
 use crate::dialects::shared::cache_control::{PROMPT_CACHE_BREAKPOINT, PartBreakpoints};
 use crate::dialects::shared::losses::{Losses, omit_foreign_members};
 use crate::dialects::{Outgoing, Target};
+use crate::json::ObjectWriter;
 
 mod items;
+
+/// The member with the conversation.
+const INPUT: &str = "input";
 
 /// Writes a request.
 pub(super) fn write(request: &Request, target: &Target<'_>) -> Lossy<Outgoing> {
@@ -31,7 +35,8 @@ pub(super) fn write(request: &Request, target: &Target<'_>) -> Lossy<Outgoing> {
     if let Some(instructions) = instructions {
         put("instructions", instructions.into());
     }
-    put("input", items.into());
+    // It is written below.
+    put(INPUT, Value::Null);
     if request.stream {
         put("stream", true.into());
     }
@@ -86,11 +91,25 @@ pub(super) fn write(request: &Request, target: &Target<'_>) -> Lossy<Outgoing> {
     Lossy {
         value: Outgoing {
             path: "/v1/responses".to_owned(),
-            body: Value::Object(body).to_string().into_bytes(),
+            body: write_body(&body, &items),
             ..Outgoing::default()
         },
         losses: losses.0,
     }
+}
+
+/// Writes the body. Items are JSON texts, so that those of the provider keep their spelling.
+fn write_body(body: &Map<String, Value>, items: &[String]) -> Vec<u8> {
+    let mut out = Vec::new();
+    let mut object = ObjectWriter::new(&mut out);
+    for (key, value) in body {
+        match key.as_str() {
+            INPUT => object.raw(INPUT, format!("[{}]", items.join(",")).as_bytes()),
+            key => object.raw(key, value.to_string().as_bytes()),
+        };
+    }
+    object.end();
+    out
 }
 
 /// Adds the members of this dialect that are not canonical.

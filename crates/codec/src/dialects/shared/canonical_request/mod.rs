@@ -107,7 +107,7 @@ fn read_message(
         "assistant" => Role::Assistant,
         _ => return Err(role.refuse("expected `system`, `user` or `assistant`")),
     };
-    request.messages.push(Message { role, content });
+    request.messages.push(Message::new(role, content));
     Ok(())
 }
 

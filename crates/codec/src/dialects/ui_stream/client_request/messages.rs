@@ -102,7 +102,7 @@ impl MessageReader<'_> {
         let message = self.request.messages.len();
         self.add_breakpoints(|block| Some(CachePlace::Block { message, block }));
         if !content.is_empty() {
-            self.request.messages.push(Message { role, content });
+            self.request.messages.push(Message::new(role, content));
         }
     }
 

@@ -44,5 +44,10 @@ pub(super) fn read(parts: &RequestParts<'_>) -> Result<Accepted, Fault> {
     };
     let messages = root.need("messages")?;
     let continued = messages::read(&messages, &anew, &mut request, &mut losses)?;
-    Ok(Accepted { request, losses, session: Box::new(ContinuedMessage(continued)) })
+    Ok(Accepted {
+        request,
+        losses,
+        left_out: Vec::new(),
+        session: Box::new(ContinuedMessage(continued)),
+    })
 }

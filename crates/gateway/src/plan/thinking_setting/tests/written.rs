@@ -9,7 +9,7 @@ use super::*;
 /// Adapts and writes a request. Returns the body without the common members, and all losses.
 fn written(mut request: Request, at: At) -> (Value, String) {
     let (name, upstream, variant) = at;
-    request.messages = vec![Message { role: Role::User, content: vec![Block::text("Hello")] }];
+    request.messages = vec![Message::new(Role::User, vec![Block::text("Hello")])];
     let reported = adapt_request(&mut request, at);
     let dialect = UPSTREAM.iter().find(|dialect| dialect.name() == upstream).unwrap();
     let target = Target { model: name, profile: profile(upstream, variant) };
