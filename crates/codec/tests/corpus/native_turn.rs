@@ -151,7 +151,7 @@ fn blocks(captured: &Value) -> Vec<Value> {
         };
         match text(delta, "type") {
             "text_delta" => {
-                block["text"] = [text(block, "text"), text(delta, "text")].concat().into()
+                block["text"] = [text(block, "text"), text(delta, "text")].concat().into();
             }
             "thinking_delta" => {
                 block["thinking"] =

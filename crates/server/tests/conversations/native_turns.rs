@@ -93,7 +93,7 @@ fn gemini_parts(chunks: &[Value]) -> Vec<Value> {
                 .filter(|last| joins && is_plain(last) && last["text"].is_string())
             {
                 Some(last) => {
-                    last["text"] = [text(&last["text"]), text(&part["text"])].concat().into()
+                    last["text"] = [text(&last["text"]), text(&part["text"])].concat().into();
                 }
                 None => parts.push(part.clone()),
             }
