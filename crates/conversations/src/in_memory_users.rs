@@ -37,8 +37,8 @@ impl Users {
     }
 
     fn share(&mut self, member: Member) {
-        let name = key(&member.project, &member.user);
-        let known = self.members.entry(name).or_insert_with(|| member.clone());
+        let key = key(&member.project, &member.user);
+        let known = self.members.entry(key).or_insert_with(|| member.clone());
         known.wrapped_key = member.wrapped_key;
     }
 
@@ -160,7 +160,7 @@ impl MemberStore for InMemory {
     }
 }
 
-/// The place of a member.
+/// The key of a member in the map.
 fn key(project: &str, user: &str) -> (String, String) {
     (project.to_owned(), user.to_owned())
 }

@@ -170,7 +170,7 @@ impl Keyring {
         self.chat_keys(chat).find(|key| key.key_check() == key_id)
     }
 
-    /// A salt for a name that no user has: the same at each call, so that a client cannot find out which
+    /// A salt for a name that no user has: the same at each call, so that a caller cannot find out which
     /// names exist. The oldest secret makes it, because a new one must not change it.
     pub fn made_up_salt(&self, name: &str) -> [u8; 16] {
         let mut info = Vec::new();

@@ -26,6 +26,6 @@ pub struct KeyChange {
     /// The check of the next key.
     pub key_check: String,
     /// The next key, sealed for the owner and for members. A member who is not here has no key from now
-    /// on. If one of them is neither, nothing is written.
+    /// on. If a user is neither, nothing is written.
     pub wrapped_keys: Vec<(String, Vec<u8>)>,
 }

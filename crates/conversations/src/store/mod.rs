@@ -192,7 +192,7 @@ pub trait MemberStore: Debug + Send + Sync + 'static {
     /// Removes a member. Returns whether there was one.
     fn remove_member(&self, project: &str, user: &str) -> StoreFuture<'_, bool>;
     /// Sets the next key of a project, with the wrapped keys of its members, all or nothing. Returns
-    /// false if the project has another key, or if one of the users is no member.
+    /// false if the project has another key, or if a user is no member.
     fn change_key(&self, change: KeyChange) -> StoreFuture<'_, bool>;
 }
 

@@ -1,4 +1,4 @@
-//! Users and their sessions. A store sees hashes and wrapped keys only: no client can log in with what is
+//! Users and their sessions. A store sees hashes and wrapped keys only: a thief cannot log in with what is
 //! stored, and nothing of a user can be opened with it.
 
 /// A person with a name.

@@ -2,7 +2,7 @@
 //!
 //! - [`name`]: names and when they are the same;
 //! - [`token`]: what a session's cookie holds;
-//! - [`attempts`]: limits how often a client can guess;
+//! - [`attempts`]: limits how often a caller can guess;
 //! - [`wire`]: the bodies of requests and answers.
 //!
 //! The server gets auth keys and stores hashes of them. It stores wrapped keys and cannot open them;
@@ -174,7 +174,7 @@ impl Users {
         Ok(Recovered::Changed(self.start_session(&changed).await?))
     }
 
-    /// Who has this token. `None` if there is no user yet: then a caller is its key.
+    /// Who has this token. `None` if no user is registered yet: then a caller is its key.
     pub async fn identify(
         &self,
         token: Option<&SessionToken>,
@@ -193,7 +193,7 @@ impl Users {
 
     /// The session with this token.
     pub async fn session(&self, token: Option<&SessionToken>) -> Result<UserSession, Problem> {
-        self.identify(token).await?.ok_or_else(nobody_registered)
+        self.identify(token).await?.ok_or_else(no_users)
     }
 
     /// The user of a session.
@@ -325,7 +325,7 @@ fn recovery(keys: &RecoveryKeys) -> Result<Credential, Problem> {
     credential("recovery.", &key, &keys.wrapped_master_key)
 }
 
-/// The error for an unknown name and for a wrong secret: a client does not learn which names exist.
+/// The error for an unknown name and for a wrong secret: a caller does not learn which names exist.
 fn wrong_proof(what: &str) -> Problem {
     let wrong = format!("the name or the {what} is wrong");
     Problem::new(FaultKind::Unauthenticated, "wrong-credentials", wrong)
@@ -340,7 +340,7 @@ fn not_logged_in() -> Problem {
 }
 
 /// The error of a request that asks for a session before there is any user.
-fn nobody_registered() -> Problem {
+fn no_users() -> Problem {
     Problem::new(FaultKind::Unauthenticated, "not-logged-in", "this server has no users yet")
         .hint("register the first one with POST /api/auth/register")
         .with("hasUsers", false)
