@@ -169,7 +169,7 @@ fn each_value_is_checked() {
         ("[backend]\nname = 'x'", "a list of tables, each under [[backend]]"),
         ("route.default = 'glm'", "no backend is named `glm`"),
         ("projects.provider = 'glm'", "no backend is named `glm`"),
-        ("projects.mode = 'sealed'", "expected `managed`"),
+        ("projects.mode = 'seald'", "did you mean `sealed`?"),
         ("route.default = 'anthropc'", "did you mean `anthropic`?"),
         ("route.fallback = ['simulatr']", "did you mean `simulator`?"),
         ("route.rules = [{ model = 'x', backend = 'y' }]", "no backend is named `y`"),
