@@ -124,8 +124,12 @@ async fn session_survives_a_restart_and_ends_with_its_lifetime() {
 
     let api = Api::with(&[ANTHROPIC], SCENARIO, "[users]\nsession = \"1ms\"\n").await;
     let ada = Person::join(&api.gateway, "ada").await;
-    let session = ada.get("/api/auth/session").await;
-    assert_eq!(session.status, 401, "{}", session.text());
+    // The first request may still be within the millisecond, not all of them.
+    let mut statuses = Vec::new();
+    while statuses.len() < 100 && statuses.last() != Some(&401) {
+        statuses.push(ada.get("/api/auth/session").await.status);
+    }
+    assert_eq!(statuses.last(), Some(&401), "{statuses:?}");
 }
 
 #[tokio::test]
