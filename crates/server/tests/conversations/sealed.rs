@@ -9,7 +9,7 @@ use http::Method;
 use serde_json::{Value, json};
 use throughline_sealing::{ChatKey, FieldPath};
 
-use crate::support::{ANTHROPIC, Api, GEMINI, RESPONSES, done, joined, text};
+use crate::support::{ANTHROPIC, Api, GEMINI, RESPONSES, done, joined, lines, text};
 
 const CHAT_KEY: &str = "x-throughline-chat-key";
 const LEASE: &str = "x-throughline-lease";
@@ -291,6 +291,9 @@ async fn revoked_lease_stops_its_run_and_its_readers_within_a_second() {
     assert_eq!(api.post(&format!("{project}/chat"), chat).await.status, 423);
     assert_eq!(api.delete(&format!("{project}/lease")).await.status, 404);
     api.present(&[(CHAT_KEY, &key(1).write())]);
+    // A reader with the key sees the end of the run when it is stored.
+    let events = api.send(Method::GET, &format!("/api/runs/{run}/events"), &Value::Null).await;
+    assert_eq!(done(&lines(&events))["reason"], "cancelled");
     assert_eq!(api.get(&format!("/api/runs/{run}")).await["status"], "cancelled");
     let nodes = api.nodes(&project, "main").await;
     assert!(text(&nodes[1]["thinking_content"]).starts_with("One."), "{nodes:?}");
