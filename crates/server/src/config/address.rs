@@ -330,7 +330,7 @@ mod tests {
             ("https://app.example/chat", None),
             ("https://*.example", None),
             ("app.example", None),
-            ("null", None),
+            ("null", Some("null")),
             ("://x", None),
             ("", None),
         ] {

@@ -148,14 +148,19 @@ async fn plan_reports_the_fates_for_every_pair_and_changes_no_state() {
                 mismatches.check_equal(&case, text(&plan["backend"]), backend);
                 mismatches.check_equal(&case, text(&plan["model"]), upstream(row_of).model);
                 let fate = match (backend, row, dialect) {
-                    ("b", ..) => "left_out origin",
-                    (_, "gemini 3", _) => "left_out policy",
-                    (_, _, "openai_chat") => "restored",
-                    _ => "sent",
+                    ("b", ..) => Some("left_out origin"),
+                    // The client drops thoughts, and their own maker does not read them.
+                    (_, "gemini 3", "openai_chat") => None,
+                    (_, "gemini 3", _) => Some("left_out policy"),
+                    (_, _, "openai_chat") => Some("restored"),
+                    _ => Some("sent"),
                 };
-                mismatches.check_equal(&case, block_fates(&plan), [fate]);
+                mismatches.check_equal(&case, block_fates(&plan), Vec::from_iter(fate));
                 let lost = list(&plan["losses"]).any(|loss| loss["kind"] == "thinking_omitted");
                 mismatches.check(lost == (backend == "b"), format!("{case}: {plan}"));
+                if fate.is_none() {
+                    continue;
+                }
                 mismatches.check_equal(&case, text(&plan["blocks"][0]["origin"]["backend"]), "a");
                 let path = text(&plan["blocks"][0]["path"]);
                 let member = match dialect {
