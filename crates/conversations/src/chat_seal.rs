@@ -183,7 +183,7 @@ impl fmt::Debug for ChatSeal {
 
 /// The sealed fields of one row, by name. Each can be taken out without a key.
 ///
-/// As bytes: [`MAGIC`], then for each field the length of its name (one byte), its name, the length of
+/// As bytes: `TF` and the version 1, then for each field the length of its name (one byte), its name, the length of
 /// its envelope (four bytes, the highest first), its envelope.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SealedFields<'a>(Vec<(Cow<'a, str>, Cow<'a, [u8]>)>);

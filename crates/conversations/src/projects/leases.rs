@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
+use throughline_canonical::FaultKind;
 use throughline_gateway::thinking::random;
 use throughline_gateway::unix_ms;
 use throughline_sealing::ChatKey;
@@ -21,8 +22,8 @@ use crate::sealed_store::expires;
 const MAX_MINUTES: u64 = 24 * 60;
 /// The length of a lease that names none, in minutes.
 const DEFAULT_MINUTES: u64 = 15;
-/// Leases that are held at the same time, of all callers.
-const MAX_LEASES: usize = 10_000;
+/// Leases of one caller that are held at the same time.
+const MAX_LEASES: usize = 100;
 
 /// Asks for a lease.
 #[derive(Clone, Debug, Default, Deserialize, ToSchema)]
@@ -57,15 +58,29 @@ struct Lease {
 
 impl Leases {
     /// Holds a key for some time. Must be called inside a Tokio runtime.
-    fn grant(&self, caller: &Caller, project: &str, key: ChatKey, time: Duration) -> String {
-        let id = format!("lease_{}", random::id());
+    fn grant(
+        &self,
+        caller: &Caller,
+        project: &str,
+        key: ChatKey,
+        time: Duration,
+    ) -> Result<String, Problem> {
+        let secret = random::secret::<16>().map_err(|_| no_randomness())?;
+        let id = format!("lease_{}", throughline_canonical::thinking::hex(&secret));
         let lease = Lease {
             owner: caller.owner.clone(),
             project: project.to_owned(),
             key,
             revoked: watch::Sender::new(false),
         };
-        self.0.lock().insert(id.clone(), lease);
+        {
+            let mut leases = self.0.lock();
+            let own = leases.values().filter(|lease| lease.owner == caller.owner).count();
+            if own >= MAX_LEASES {
+                return Err(too_many());
+            }
+            leases.insert(id.clone(), lease);
+        }
         let (leases, ended) = (Arc::downgrade(&self.0), id.clone());
         tokio::spawn(async move {
             tokio::time::sleep(time).await;
@@ -73,7 +88,7 @@ impl Leases {
                 leases.lock().remove(&ended);
             }
         });
-        id
+        Ok(id)
     }
 
     /// The key of a lease, and what says that it was revoked.
@@ -126,12 +141,8 @@ impl Projects {
         let key = caller.key.clone().ok_or_else(|| {
             Problem::invalid("x-throughline-chat-key", "is missing: a lease is made with the key")
         })?;
-        if self.leases.0.lock().len() >= MAX_LEASES {
-            let detail = format!("too many leases are held (limit {MAX_LEASES})");
-            return Err(Problem::new(throughline_canonical::FaultKind::Overloaded, "busy", detail));
-        }
         let time = Duration::from_secs(60 * minutes);
-        let lease = self.leases.grant(caller, &project.id, key, time);
+        let lease = self.leases.grant(caller, &project.id, key, time)?;
         Ok(LeaseView { lease, expires_at: expires(unix_ms(), time) })
     }
 
@@ -148,4 +159,15 @@ impl Projects {
             _ => Ok(()),
         }
     }
+}
+
+fn too_many() -> Problem {
+    let detail = format!("this caller holds too many leases (limit {MAX_LEASES})");
+    Problem::new(FaultKind::RateLimited, "too-many-leases", detail)
+        .hint("end some with DELETE /api/projects/{id}/lease")
+}
+
+fn no_randomness() -> Problem {
+    let detail = "the system has no randomness for a lease";
+    Problem::new(FaultKind::Internal, "no-randomness", detail)
 }

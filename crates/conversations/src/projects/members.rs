@@ -10,12 +10,12 @@ use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 use throughline_canonical::{Fault, FaultKind};
 use throughline_gateway::unix_ms;
-use throughline_sealing::KeyCheck;
+use throughline_sealing::{KeyCheck, envelope};
 use utoipa::ToSchema;
 
 use super::problem::Problem;
 use super::{Caller, Projects, RunView};
-use crate::store::{KeyChange, Member, PreviousKey, Project, Run, User};
+use crate::store::{KeyChange, Member, PreviousKey, Project, ProjectFacts, Run, User};
 use crate::users::name::UserName;
 use crate::users::wire::{read_wrapped_key, write_bytes};
 
@@ -61,6 +61,9 @@ pub struct OwnKey {
     /// The check of the present key.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key_check: Option<String>,
+    /// The keys before it, newest first. Each is wrapped under the key after it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub previous_keys: Vec<PreviousKey>,
 }
 
 /// The next key of a sealed project.
@@ -224,12 +227,12 @@ impl Projects {
     async fn find_key(&self, caller: &Caller, project: Project) -> Result<OwnKey, Problem> {
         let member = self.sealed_store.store.member(&project.id, &caller.owner).await?;
         let wrapped = member.and_then(|member| member.wrapped_key);
-        let key_check = project.facts.key_check;
-        Ok(OwnKey { wrapped_key: wrapped.as_deref().map(write_bytes), key_check })
+        let ProjectFacts { key_check, previous_keys, .. } = project.facts;
+        Ok(OwnKey { wrapped_key: wrapped.as_deref().map(write_bytes), key_check, previous_keys })
     }
 
-    /// Sets the next key of a sealed project. The caller presents the present one. All leases end,
-    /// because they hold the present key.
+    /// Sets the next key of a sealed project. The caller presents the present one. All leases end, and
+    /// runs stop, because they hold the present key.
     pub async fn set_next_key(
         &self,
         caller: &Caller,
@@ -248,7 +251,17 @@ impl Projects {
             return Err(Problem::invalid("keyCheck", "is the check of the present key"));
         }
         let previous = read_wrapped_key("previous", &next.previous)?;
+        let names_next = envelope::key_id(&previous).is_ok_and(|id| id.to_string() == key_check);
+        if !names_next {
+            return Err(Problem::invalid("previous", "is not wrapped under the key of `keyCheck`"));
+        }
         self.unlock(caller, &project)?;
+        if caller.key.is_none() {
+            return Err(Problem::invalid(
+                "x-throughline-chat-key",
+                "is missing: a lease is not enough",
+            ));
+        }
         let mut wrapped_keys = Vec::new();
         for (name, wrapped) in &next.wrapped_keys {
             let wrapped = read_wrapped_key(&format!("wrappedKeys.{name}"), wrapped)?;
@@ -264,6 +277,8 @@ impl Projects {
             return Err(key_changed());
         }
         self.leases.revoke(&project.id, |_, _| true);
+        // What they still write would be sealed under the present key.
+        self.stop_runs(&project.id).await?;
         self.find_key(caller, self.own_project(caller, &project.id).await?).await
     }
 

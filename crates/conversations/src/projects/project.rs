@@ -225,11 +225,7 @@ impl Projects {
         let project = self.owned_project(caller, id).await?;
         let store = &self.sealed_store.store;
         if purge {
-            for branch in store.branches(id).await? {
-                for run in store.active_runs(&[branch.id]).await? {
-                    self.runs.stop(&run.id).await?;
-                }
-            }
+            self.stop_runs(id).await?;
             store.remove_project(id).await?;
             return Ok(());
         }
@@ -238,6 +234,17 @@ impl Projects {
             Ok(())
         });
         deleted.await.map(drop)
+    }
+
+    /// Stops all runs of a project.
+    pub(super) async fn stop_runs(&self, project: &str) -> Result<(), Problem> {
+        let store = &self.sealed_store.store;
+        let branches = store.branches(project).await?.into_iter();
+        let branches: Vec<String> = branches.map(|branch| branch.id).collect();
+        for run in store.active_runs(&branches).await? {
+            self.runs.stop(&run.id).await?;
+        }
+        Ok(())
     }
 
     /// Brings a deleted project back.

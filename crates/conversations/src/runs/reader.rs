@@ -444,7 +444,14 @@ impl Readers {
             };
             let bytes = reader.complete(bytes).await;
             let lag = reader.lag();
-            match outlet.send(bytes, || lag.entries() <= self.queue).await {
+            // A client that takes nothing must not keep what it may not read any more.
+            let sent = tokio::select! {
+                biased;
+                () = &mut revoked => return ReaderEnd::Gone,
+                _ = &mut ended_by => return ReaderEnd::Gone,
+                sent = outlet.send(bytes, || lag.entries() <= self.queue) => sent,
+            };
+            match sent {
                 Sent::Yes => {}
                 Sent::Gone => return ReaderEnd::Gone,
                 Sent::TooSlow => {

@@ -4,6 +4,7 @@ use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
 use throughline_sealing::KeyCheck;
+use utoipa::ToSchema;
 
 use super::node::Owner;
 
@@ -40,7 +41,7 @@ pub struct ProjectFacts {
 }
 
 /// An earlier chat key of a sealed project.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PreviousKey {
     /// Its check, in base64url.

@@ -176,6 +176,7 @@ impl Attempt<'_> {
             began: self.request.incoming.began,
             memory_limit: self.settings.thinking.memory_limit,
             full_body: self.logs_contents(),
+            private: self.request.incoming.private,
             progress: ReplyProgress::default(),
         }
     }

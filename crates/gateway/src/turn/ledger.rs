@@ -41,6 +41,8 @@ pub struct Ledger {
     pub memory_limit: usize,
     /// Whether request and reply bodies may be recorded.
     pub full_body: bool,
+    /// Whether nothing of the turn may be recorded but shapes and counts.
+    pub private: bool,
     /// The reply so far.
     pub progress: ReplyProgress,
 }
@@ -168,6 +170,10 @@ impl Ledger {
             Closing::Ended | Closing::ClientGone => None,
         };
         let error = error.or_else(|| progress.fault.take().map(TurnError::of_backend));
+        let error = match self.private {
+            true => error.map(TurnError::without_contents),
+            false => error,
+        };
         self.record.end(&self.turn, self.began, |turn| {
             turn.end = end;
             turn.usage = progress.usage;

@@ -163,6 +163,12 @@ impl TurnError {
         Self { message: fault.message, logged }
     }
 
+    /// The same error without words that may quote contents.
+    #[must_use]
+    pub fn without_contents(self) -> Self {
+        Self { message: self.logged.clone(), ..self }
+    }
+
     /// The words for the log.
     pub fn logged(&self) -> &str {
         &self.logged

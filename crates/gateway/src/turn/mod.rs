@@ -86,7 +86,7 @@ impl Gateway {
         permit: OwnedSemaphorePermit,
     ) -> TurnReply {
         let settings = self.settings();
-        let (began, dialect) = (incoming.began, incoming.dialect);
+        let (began, dialect, private) = (incoming.began, incoming.dialect, incoming.private);
         let _unanswered = Unanswered::new(self, turn, began);
         let (fault, end) = tokio::select! {
             biased;
@@ -98,6 +98,7 @@ impl Gateway {
         };
         let reply = turn_error(dialect, &fault, &TurnHeaders::from(&*turn.lock()));
         let error = TurnError::of_gateway(&fault);
+        let error = if private { error.without_contents() } else { error };
         self.record_early_end(turn, began, reply.status().as_u16(), end, Some(error));
         TurnReply::failed(reply, fault)
     }

@@ -324,3 +324,20 @@ async fn answer_of_a_killed_server_is_stored_when_the_key_arrives() {
     assert_eq!(joined(&lines, "text"), "I have thought.");
     assert_eq!(api.nodes(&project, "main").await.len(), 4);
 }
+
+/// Covers: X-24
+#[tokio::test]
+async fn error_of_a_provider_is_not_recorded_with_its_words() {
+    let scenario = r#"
+[[step]]
+fault = "error:event=2"
+say = [{ text = "x" }]
+"#;
+    let mut api = Api::with(&[ANTHROPIC], scenario, "").await;
+    api.present(&[(CHAT_KEY, &key(1).write())]);
+    let check = key(1).key_check().to_string();
+    let project = api.project(json!({"mode": "sealed", "keyCheck": check})).await;
+    api.say(&project, "main", "promptmark").await;
+    let turn = api.gateway.last_turn().await;
+    assert!(text(&turn["error"]).starts_with("the backend reported an error"), "{turn}");
+}
