@@ -50,6 +50,7 @@ impl TranslatedStream {
             began: Instant::now(),
             memory_limit: settings.thinking.memory_limit,
             full_body: settings.full_body,
+            private: false,
             progress: ReplyProgress::default(),
         };
         let signature_form = match client.name() == upstream.name() {

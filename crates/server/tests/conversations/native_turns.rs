@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use throughline_testkit::Simulator;
 
 use crate::raw_replies::sent_events;
-use crate::support::{ANTHROPIC, Api, CHAT, GEMINI, RESPONSES, done, text};
+use crate::support::{ANTHROPIC, Api, CHAT, Database, GEMINI, RESPONSES, done, text};
 
 /// Thinking of two parts, texts between calls, and an answer at the end.
 const SCENARIO: &str = r#"
@@ -209,7 +209,9 @@ async fn next_request_has_the_providers_own_output() {
 /// What is not stored as raw goes back as it was written too.
 #[tokio::test]
 async fn native_form_does_not_depend_on_stored_raw_replies() {
-    let api = Api::with(&[RESPONSES], SCENARIO, "store = { raw = false }").await;
+    // The table of the store has one writer, so the test cannot choose the database too.
+    let settings = "store = { raw = false }";
+    let api = Api::on(Database::Sqlite, &[RESPONSES], SCENARIO, settings).await;
     let project = api.project(json!({"title": "t"})).await;
     let chat = |message: &str| json!({"message": message, "thinking": "medium"});
     let lines = api.chat(&project, chat("and then")).await;

@@ -311,6 +311,9 @@ async fn answer_of_a_killed_server_is_stored_when_the_key_arrives() {
     assert!(!seen.is_empty(), "{line}");
     api.gateway.kill().await;
     api.gateway.restart().await;
+    // A reader waits until another process has ended the run. With a shared database that takes seconds.
+    let events = api.send(Method::GET, &format!("/api/runs/{run}/events"), &Value::Null).await;
+    assert_eq!(done(&lines(&events))["reason"], "interrupted");
     api.present(&[]);
     let status = api.get(&format!("/api/runs/{run}")).await["status"].clone();
     assert_eq!(status, "interrupted", "the run ends without the key");

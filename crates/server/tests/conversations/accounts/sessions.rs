@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use throughline_sealing::{PrivateKey, unwrap_key};
 
 use super::{Person, api, base64url, cookie, from_base64url};
-use crate::support::{ANTHROPIC, Api, text};
+use crate::support::{ANTHROPIC, Api, Database, text};
 use crate::upstreams::SCENARIO;
 
 #[tokio::test]
@@ -149,7 +149,8 @@ async fn cookie_over_tls_is_secure_and_bound_to_the_host() {
 /// A stolen database gives no session and no log-in, and a log at level trace neither.
 #[tokio::test]
 async fn database_and_log_hold_no_proof_and_no_token() {
-    let api = api().await;
+    // It searches the files of the database.
+    let api = Api::on(Database::Sqlite, &[ANTHROPIC], SCENARIO, "").await;
     let mut ada = Person::join(&api.gateway, "ada").await;
     let project = ada.project(json!({"title": "t"})).await;
     ada.post(&format!("{project}/chat"), json!({"message": "plain"})).await.expect_ok();
