@@ -80,7 +80,7 @@ async fn api_is_closed_without_a_session_once_a_user_exists() {
 }
 
 #[tokio::test]
-async fn what_a_user_owns_is_not_there_for_others() {
+async fn projects_of_a_user_are_not_found_by_others() {
     let api = api().await;
     let ada = Person::join(&api.gateway, "ada").await;
     let eve = Person::join(&api.gateway, "eve").await;
