@@ -10,6 +10,7 @@
 //! - [`chat_seal`]: seals what projects store, under the key of each project;
 //! - [`projects`]: conversations as trees with branches;
 //! - [`threads`]: message threads of the Anthropic dialect, with any backend;
+//! - [`tool_loop`]: models call tools of MCP servers until they have answered;
 //! - [`users`]: people with a name, who log in.
 
 mod body;
@@ -25,6 +26,7 @@ pub mod sealed_store;
 pub mod store;
 pub mod suite;
 pub mod threads;
+pub mod tool_loop;
 mod user_suite;
 pub mod users;
 pub mod watched_store;

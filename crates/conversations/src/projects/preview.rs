@@ -7,7 +7,7 @@ use throughline_codec::dialects::stored::Stored;
 use throughline_gateway::plan::preview::Preview;
 use utoipa::ToSchema;
 
-use super::answer::RunContent;
+use super::answer::{RunContent, new_node};
 use super::context::NodeUse;
 use super::problem::Problem;
 use super::project::FIRST_BRANCH;
@@ -48,6 +48,7 @@ impl Projects {
         )?;
         let part =
             read_part(chat.message, chat.tool_results, chat.settings, self.stores_replies())?;
+        let part = self.offer_tools(part).await?;
         self.check_results(&seal, branch.head.as_deref(), &part).await?;
         let run = RunContent {
             project: project.id.clone(),
@@ -58,7 +59,7 @@ impl Projects {
             ..RunContent::default()
         };
         let (request, context) =
-            self.assemble(&seal, &run, part.request, Some(part.blocks)).await?;
+            self.assemble(&seal, &run, part.request, vec![new_node(part.blocks)]).await?;
         let incoming = self.incoming(caller, &run.provider, &seal);
         let accepted = Stored::accept(request, context.left_out, context.losses);
         let preview = self.gateway.preview(incoming, accepted).await?;

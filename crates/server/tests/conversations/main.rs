@@ -25,5 +25,6 @@ mod regenerated;
 mod runs;
 mod sealed;
 mod switching;
+mod tools;
 mod tutorial;
 mod two_writers;

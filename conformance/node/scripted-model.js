@@ -1,0 +1,37 @@
+// A model that calls the tools it is told to call, with exactly these arguments: a small server of the
+// chat dialect. Simulated providers write their arguments in TOML, which has no `null`.
+
+import { createServer } from "node:http";
+
+/** Starts the model. `calls` is a queue of `{ name, arguments }`; each question takes one call. */
+export function startModel(calls) {
+  return new Promise((resolve) => {
+    const server = createServer(async (request, reply) => {
+      let body = "";
+      for await (const piece of request) body += piece;
+      if (request.method !== "POST") return reply.writeHead(404).end();
+      const { messages } = JSON.parse(body);
+      const delta =
+        messages.at(-1).role === "tool" ? { content: "Done." } : { tool_calls: [nextCall(calls)] };
+      const stop = delta.content ? "stop" : "tool_calls";
+      reply.writeHead(200, { "content-type": "text/event-stream" });
+      for (const choice of [
+        { index: 0, delta: { role: "assistant", ...delta }, finish_reason: null },
+        { index: 0, delta: {}, finish_reason: stop },
+      ]) {
+        const chunk = { id: "c", object: "chat.completion.chunk", created: 1, model: "m", choices: [choice] };
+        reply.write(`data: ${JSON.stringify(chunk)}\n\n`);
+      }
+      reply.end("data: [DONE]\n\n");
+    }).listen(0, "127.0.0.1", () => resolve(`http://127.0.0.1:${server.address().port}`));
+    server.unref();
+  });
+}
+
+let made = 0;
+
+function nextCall(calls) {
+  const { name, arguments: input } = calls.shift();
+  made += 1;
+  return { index: 0, id: `call_${made}`, type: "function", function: { name, arguments: JSON.stringify(input) } };
+}
