@@ -3,16 +3,14 @@
 
 import { createServer } from "node:http";
 
-/** Starts the model. `calls` is a queue of `{ name, arguments }`; each question takes one call. */
+/** Starts the model. `calls` is a queue of `{ name, arguments }`. It answers when the queue is empty. */
 export function startModel(calls) {
   return new Promise((resolve) => {
-    const server = createServer(async (request, reply) => {
-      let body = "";
-      for await (const piece of request) body += piece;
+    const server = createServer((request, reply) => {
+      request.resume();
       if (request.method !== "POST") return reply.writeHead(404).end();
-      const { messages } = JSON.parse(body);
-      const delta =
-        messages.at(-1).role === "tool" ? { content: "Done." } : { tool_calls: [nextCall(calls)] };
+      const call = calls.shift();
+      const delta = call ? { tool_calls: [write(call)] } : { content: "Done." };
       const stop = delta.content ? "stop" : "tool_calls";
       reply.writeHead(200, { "content-type": "text/event-stream" });
       for (const choice of [
@@ -30,8 +28,7 @@ export function startModel(calls) {
 
 let made = 0;
 
-function nextCall(calls) {
-  const { name, arguments: input } = calls.shift();
+function write({ name, arguments: input }) {
   made += 1;
   return { index: 0, id: `call_${made}`, type: "function", function: { name, arguments: JSON.stringify(input) } };
 }
