@@ -1,5 +1,5 @@
-// A model that calls the tools it is told to call, with exactly these arguments: a small server of the
-// chat dialect. Simulated providers write their arguments in TOML, which has no `null`.
+// A model that calls the tools of a queue, with exactly these arguments: a small server of the chat
+// dialect. Simulated providers write their arguments in TOML, which has no `null`.
 
 import { createServer } from "node:http";
 

@@ -21,9 +21,9 @@ pub(crate) fn model_name(server: &str, tool: &str, taken: &HashSet<String>) -> S
     if name.len() <= MAX_NAME && !taken.contains(&name) {
         return name;
     }
-    let mark = format!("_{:08x}", hash(&full));
-    name.truncate(MAX_NAME - mark.len());
-    name + &mark
+    let tag = format!("_{:08x}", hash(&full));
+    name.truncate(MAX_NAME - tag.len());
+    name + &tag
 }
 
 /// FNV-1a, folded to 32 bits. The name of a tool must stay the same in later versions.

@@ -28,7 +28,7 @@ impl ToolOutput {
         Self { content, is_error: result.is_error == Some(true) }
     }
 
-    /// The output with at most this many bytes of texts and media. What is cut has a mark.
+    /// The output with at most this many bytes of texts and media. A cut text says so.
     #[must_use]
     pub fn cut(self, limit: usize) -> Self {
         let mut left = limit;

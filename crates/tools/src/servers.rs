@@ -184,16 +184,16 @@ impl Servers {
     pub async fn views(&self) -> Vec<ServerView> {
         let servers = self.all();
         let mut views = Vec::with_capacity(servers.len());
-        let asked: Vec<_> = servers
+        let listing: Vec<_> = servers
             .iter()
             .map(|server| {
                 let server = server.clone();
                 tokio::spawn(async move { server.tools().await })
             })
             .collect();
-        for (server, asked) in servers.iter().zip(asked) {
+        for (server, listing) in servers.iter().zip(listing) {
             // What it said is in its last state.
-            let _ = asked.await;
+            let _ = listing.await;
             views.push(view(server));
         }
         views

@@ -10,14 +10,15 @@ use std::sync::Arc;
 
 use serde::Serialize;
 use throughline_canonical::{
-    Block, BlockReport, Fate, Loss, LossReason, LossSubject, MadeTurn, Message, NativePart,
-    NativeTurn, Origin, Reason, Role, ThinkingKind,
+    Block, BlockReport, Fate, Loss, LossReason, LossSubject, MadeTurn, Message, NativeTurn, Origin,
+    Reason, Role, ThinkingKind,
 };
 use throughline_gateway::thinking::Envelopes;
 use utoipa::ToSchema;
 
 use super::budget::{Counted, Sizes, Window, message_tokens};
 use super::content::NodeContent;
+use super::rounds::{finished_rounds, is_result, native_round};
 use super::tool_text::{Calls, call_text, drop_repeated_results};
 use crate::store::{NodeFacts, NodeRole, NodeStatus};
 
@@ -293,22 +294,6 @@ impl Assembly<'_> {
         }
         plain
     }
-}
-
-/// How many blocks of an answer belong to rounds whose calls have results.
-fn finished_rounds(blocks: &[Block]) -> usize {
-    blocks.iter().rposition(is_result).map_or(0, |at| at + 1)
-}
-
-/// The native parts of the blocks in this range, as a turn of their own.
-fn native_round(native: &NativeTurn, first: usize, end: usize) -> NativeTurn {
-    let parts = native.parts.iter().filter(|part| (first..end).contains(&part.first));
-    let parts = parts.map(|part| NativePart { first: part.first - first, ..part.clone() });
-    NativeTurn { dialect: native.dialect.clone(), parts: parts.collect() }
-}
-
-fn is_result(block: &Block) -> bool {
-    matches!(block, Block::ToolResult { .. })
 }
 
 /// A block without a canonical form is not sent to another model.

@@ -1,9 +1,11 @@
-//! Asks the model for the rounds of an answer, and keeps what is known about them.
+//! The rounds of an answer: asks the model for them, and finds them again among the blocks.
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
-use throughline_canonical::{Block, Fault, NativeTurn, Origin, Request, Tool, ToolChoice};
+use throughline_canonical::{
+    Block, Fault, NativePart, NativeTurn, Origin, Request, Tool, ToolChoice,
+};
 use throughline_codec::dialects::stored::Stored;
 use throughline_codec::dialects::{UpstreamDialect, native_turn};
 use throughline_gateway::reply::raw::RawCapture;
@@ -18,7 +20,7 @@ use super::context::PastNode;
 use super::problem::Problem;
 use crate::store::{NodeFacts, NodeRole};
 use crate::tool_loop::driver::Model;
-use crate::tool_loop::said::Said;
+use crate::tool_loop::joined_rounds::JoinedRounds;
 
 /// The pause before a later round asks again for a slot, if all streams are in use.
 const SLOT_PAUSE: Duration = Duration::from_millis(100);
@@ -96,14 +98,14 @@ impl<'a> Rounds<'a> {
         }
     }
 
-    /// What was said in earlier rounds, as a node of the history.
-    fn said_node(&self, said: &Said) -> Option<PastNode> {
-        if said.rounds.is_empty() {
+    /// The earlier rounds, as a node of the history.
+    fn earlier_rounds(&self, joined: &JoinedRounds) -> Option<PastNode> {
+        if joined.rounds.is_empty() {
             return None;
         }
         let content = &self.answer.content;
         let maker = self.answer.sent.lock().maker.clone();
-        let reply = said.reply();
+        let reply = joined.reply();
         let is_stored = self.answer.sent.lock().is_stored
             && maker.as_ref().is_some_and(|maker| maker.dialect.profile("").stores_replies);
         Some(PastNode {
@@ -118,18 +120,18 @@ impl<'a> Rounds<'a> {
             },
             content: NodeContent {
                 blocks: reply.content.clone(),
-                native: join_native(&said.rounds, None),
+                native: join_native(&joined.rounds, None),
                 origin: maker.map(|maker| maker.origin),
                 ..NodeContent::default()
             },
         })
     }
 
-    async fn ask_round(&self, said: &Said) -> Result<UnreadReply, Box<FinishedReply>> {
+    async fn ask_round(&self, joined: &JoinedRounds) -> Result<UnreadReply, Box<FinishedReply>> {
         let Answer { projects, seal, content, .. } = self.answer;
         let incoming = projects.incoming(&self.caller, &content.provider, seal);
         let mut request = self.request.clone();
-        let more: Vec<PastNode> = self.said_node(said).into_iter().collect();
+        let more: Vec<PastNode> = self.earlier_rounds(joined).into_iter().collect();
         if !more.is_empty() && forces_calls(&request) {
             // The model was forced to call a tool, and has. Otherwise it would never answer.
             request.tool_choice = Some(ToolChoice::Auto);
@@ -163,13 +165,33 @@ impl<'a> Rounds<'a> {
     }
 }
 
+/// How many blocks of an answer belong to rounds whose calls have results.
+pub(super) fn finished_rounds(blocks: &[Block]) -> usize {
+    blocks.iter().rposition(is_result).map_or(0, |at| at + 1)
+}
+
+/// The native parts of the blocks in this range, as a turn of their own.
+pub(super) fn native_round(native: &NativeTurn, first: usize, end: usize) -> NativeTurn {
+    let parts = native.parts.iter().filter(|part| (first..end).contains(&part.first));
+    let parts = parts.map(|part| NativePart { first: part.first - first, ..part.clone() });
+    NativeTurn { dialect: native.dialect.clone(), parts: parts.collect() }
+}
+
+/// Whether a block is the result of a call.
+pub(super) fn is_result(block: &Block) -> bool {
+    matches!(block, Block::ToolResult { .. })
+}
+
 fn forces_calls(request: &Request) -> bool {
     matches!(request.tool_choice, Some(ToolChoice::Required | ToolChoice::Named { .. }))
 }
 
 impl Model for Rounds<'_> {
-    fn ask<'a>(&'a self, said: &'a Said) -> BoxFuture<'a, Result<UnreadReply, Box<FinishedReply>>> {
-        self.ask_round(said).boxed()
+    fn ask<'a>(
+        &'a self,
+        joined: &'a JoinedRounds,
+    ) -> BoxFuture<'a, Result<UnreadReply, Box<FinishedReply>>> {
+        self.ask_round(joined).boxed()
     }
 
     fn round_facts(&self, blocks: &[Block]) -> (Option<Origin>, Option<NativeTurn>) {

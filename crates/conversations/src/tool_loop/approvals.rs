@@ -101,7 +101,7 @@ impl Decisions {
         }
     }
 
-    /// Nobody may decide about a call any more.
+    /// Ends the wait of a call: decisions about it are refused.
     pub(crate) fn withdraw(&self, call: &str) {
         if let Some(approvals) = self.approvals.runs.lock().get_mut(&self.run) {
             approvals.waiting.retain(|waiting| waiting != call);

@@ -22,8 +22,8 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 use tracing::Instrument;
 
 use super::approvals::{Approvals, Decision, Decisions};
+use super::joined_rounds::JoinedRounds;
 use super::machine::{Call, CallKind, Effect, Input, Limits, ToolLoop};
-use super::said::Said;
 use crate::runs::Written;
 use crate::runs::canonical::{CanonicalRun, FinishedRound, fault_of};
 
@@ -34,8 +34,11 @@ const NOT_NOTED: &str = "the server could not note this call; it was not run";
 
 /// The model of a tool loop.
 pub(crate) trait Model: Send + Sync {
-    /// Asks for the next round, after what was said in the rounds before.
-    fn ask<'a>(&'a self, said: &'a Said) -> BoxFuture<'a, Result<UnreadReply, Box<FinishedReply>>>;
+    /// Asks for the next round, after the rounds before.
+    fn ask<'a>(
+        &'a self,
+        joined: &'a JoinedRounds,
+    ) -> BoxFuture<'a, Result<UnreadReply, Box<FinishedReply>>>;
     /// The maker of the round that has just ended, and what its blocks lack of the maker's own form.
     fn round_facts(&self, blocks: &[Block]) -> (Option<Origin>, Option<NativeTurn>);
     /// Whether the client runs a tool with this name.
@@ -95,14 +98,14 @@ struct Driver<'a> {
     setup: Setup<'a>,
     outlet: Outlet,
     machine: ToolLoop,
-    said: Said,
+    joined: JoinedRounds,
     effects: VecDeque<Effect>,
     running: FuturesUnordered<BoxFuture<'static, Returned>>,
     decisions: Decisions,
     /// When the calls that wait for a person expire.
     expiries: Vec<(String, Instant)>,
-    /// What tools have asked.
-    asked: HashMap<String, PendingInput>,
+    /// What tools have questions.
+    questions: HashMap<String, PendingInput>,
     /// What people have answered.
     answers: HashMap<String, Value>,
     /// When the loop ends. A reply without tools of ours has no limit here.
@@ -116,12 +119,12 @@ impl<'a> Driver<'a> {
         Self {
             outlet,
             machine: ToolLoop::new(limits),
-            said: Said::default(),
+            joined: JoinedRounds::default(),
             effects: VecDeque::new(),
             running: FuturesUnordered::new(),
             decisions: setup.approvals.register(&setup.run.live.id),
             expiries: Vec::new(),
-            asked: HashMap::new(),
+            questions: HashMap::new(),
             answers: HashMap::new(),
             deadline: has_tools.then(|| Instant::now() + limits.time),
             setup,
@@ -133,7 +136,7 @@ impl<'a> Driver<'a> {
         loop {
             while let Some(effect) = self.effects.pop_front() {
                 if let Effect::End { reason } = effect {
-                    let end = self.said.end(reason);
+                    let end = self.joined.end(reason);
                     return self.emit(end).await;
                 }
                 self.perform(effect).await;
@@ -155,7 +158,7 @@ impl<'a> Driver<'a> {
 
     /// Emits events of the loop itself.
     async fn record(&mut self, events: Vec<Event<'static>>) {
-        events.iter().for_each(|event| self.said.record(event));
+        events.iter().for_each(|event| self.joined.record(event));
         self.emit(events).await;
     }
 
@@ -217,8 +220,8 @@ impl<'a> Driver<'a> {
 
     /// Reads one round of the model. Returns why it ended, and its calls.
     async fn round(&mut self) -> (EndReason, Vec<Call>) {
-        self.said.begin_round();
-        let reply = match self.setup.model.ask(&self.said).await {
+        self.joined.begin_round();
+        let reply = match self.setup.model.ask(&self.joined).await {
             Ok(reply) => reply,
             Err(finished) => {
                 self.emit(vec![Event::Fault(fault_of(*finished))]).await;
@@ -235,7 +238,7 @@ impl<'a> Driver<'a> {
                 match event {
                     TurnEvent::Event(Event::Ended { reason }) => ended = ended.or(Some(reason)),
                     TurnEvent::Event(event) if ended.is_none() => {
-                        shown.extend(self.said.take(event).map(TurnEvent::Event));
+                        shown.extend(self.joined.take(event).map(TurnEvent::Event));
                     }
                     TurnEvent::Silence(silence) => shown.push(TurnEvent::Silence(silence)),
                     TurnEvent::Event(_) => {}
@@ -243,7 +246,7 @@ impl<'a> Driver<'a> {
             }
             self.outlet.emit(shown).await;
         }
-        let calls = self.said.round().iter().filter_map(|block| self.classify(block)).collect();
+        let calls = self.joined.round().iter().filter_map(|block| self.classify(block)).collect();
         (ended.unwrap_or(EndReason::Cut), calls)
     }
 
@@ -275,10 +278,10 @@ impl<'a> Driver<'a> {
         if own.is_empty() || ends_as_is {
             return;
         }
-        let (origin, native) = self.setup.model.round_facts(self.said.round());
+        let (origin, native) = self.setup.model.round_facts(self.joined.round());
         let facts = RoundFacts { calls: own, origin, native };
-        let start = self.said.start();
-        self.said.rounds.push(FinishedRound { start, facts: facts.clone() });
+        let start = self.joined.start();
+        self.joined.rounds.push(FinishedRound { start, facts: facts.clone() });
         self.record(vec![Event::RoundEnded(Box::new(facts))]).await;
     }
 
@@ -309,15 +312,17 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// Goes on with a call whose tool has asked.
+    /// Goes on with a call whose tool has questions.
     fn go_on(&mut self, id: String, accept: bool) {
-        let (Some((tool, arguments)), Some(asked)) = (self.call(&id), self.asked.remove(&id))
+        let (Some((tool, arguments)), Some(questions)) =
+            (self.call(&id), self.questions.remove(&id))
         else {
             return;
         };
         let answer = InputAnswer { accept, content: self.answers.remove(&id) };
         let called = async move {
-            let outcome = tool.server.call_with_input(&tool.tool, arguments, &asked, &answer).await;
+            let outcome =
+                tool.server.call_with_input(&tool.tool, arguments, &questions, &answer).await;
             (id, outcome)
         };
         self.running.push(called.boxed());
@@ -331,7 +336,7 @@ impl<'a> Driver<'a> {
 
     /// The name and the arguments of a call of this round.
     fn block(&self, id: &str) -> Option<(&str, &str)> {
-        self.said.round().iter().find_map(|block| match block {
+        self.joined.round().iter().find_map(|block| match block {
             Block::ToolCall { id: own, name, arguments, .. } if own == id => {
                 Some((name.as_str(), arguments.as_str()))
             }
@@ -346,8 +351,8 @@ impl<'a> Driver<'a> {
                 self.result(&id, output).await;
                 Some(Input::Returned { id })
             }
-            CallOutcome::InputRequired(asked) => {
-                self.asked.insert(id.clone(), *asked);
+            CallOutcome::InputRequired(questions) => {
+                self.questions.insert(id.clone(), *questions);
                 Some(Input::InputNeeded { id })
             }
         }
@@ -366,17 +371,17 @@ impl<'a> Driver<'a> {
         self.expiries.extend(ids.iter().map(|id| (id.clone(), until)));
         let waiting = |id: &String| {
             let (name, arguments) = self.block(id)?;
-            let asked = self.asked.get(id);
+            let questions = self.questions.get(id);
             Some(WaitingCall {
                 id: id.clone(),
                 name: name.to_owned(),
                 arguments: arguments.to_owned(),
-                message: asked.map(|asked| asked.message.clone()),
-                schema: asked.and_then(|asked| asked.schema.clone()),
+                message: questions.map(|questions| questions.message.clone()),
+                schema: questions.and_then(|questions| questions.schema.clone()),
             })
         };
         let calls = ids.iter().filter_map(waiting).collect();
-        // Whoever reads the event may decide at once.
+        // A reader of the event may decide at once.
         self.decisions.ask(ids);
         self.record(vec![Event::ApprovalNeeded { calls }]).await;
     }

@@ -52,7 +52,7 @@ pub enum CallKind {
     Free,
     /// The server, after an approval.
     NeedsApproval,
-    /// Nobody: it has a mistake, and the model is told.
+    /// No one: it has a mistake, and its result says so.
     Wrong(String),
     /// The client.
     Clients,
@@ -77,7 +77,7 @@ pub enum Input {
         /// Whether it may go on.
         approve: bool,
     },
-    /// Nobody has decided about a call that waits.
+    /// No person has decided in time about a call that waits.
     Expired {
         /// The call.
         id: String,
@@ -134,8 +134,8 @@ pub enum Effect {
 
 /// The words for a call that a person refused.
 pub const DENIED: &str = "the user denied this call; it was not run";
-/// The words for a call about which nobody decided.
-pub const EXPIRED: &str = "nobody approved this call in time; it was not run";
+/// The words for a call about which no person decided.
+pub const EXPIRED: &str = "this call was not approved in time; it was not run";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {

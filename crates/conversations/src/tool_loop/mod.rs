@@ -3,7 +3,7 @@
 //!
 //! - [`machine`]: decides what happens next;
 //! - `driver`: does it: asks the model, notes and makes calls, writes the events of all rounds;
-//! - `said`: joins the events of all rounds into those of one reply;
+//! - `joined_rounds`: joins the events of all rounds into those of one reply;
 //! - [`approvals`]: calls that wait for a person, and what people decide.
 //!
 //! A call is in the log before it is made, and is never made twice. If the run ends first, the log
@@ -11,7 +11,7 @@
 
 pub mod approvals;
 pub(crate) mod driver;
+pub(crate) mod joined_rounds;
 pub mod machine;
-pub(crate) mod said;
 
 pub use machine::Limits;

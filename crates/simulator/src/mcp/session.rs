@@ -105,14 +105,14 @@ fn check_handshake(shared: &Shared, handshake: Handshake, method: &str) -> Resul
 }
 
 fn initialize(handshake: &mut Handshake, params: &Value) -> Result<Value, RpcError> {
-    let asked = params["protocolVersion"].as_str().unwrap_or_default();
+    let version = params["protocolVersion"].as_str().unwrap_or_default();
     if !params["clientInfo"]["name"].is_string() || !params["capabilities"].is_object() {
         return Err(RpcError::invalid("`clientInfo` and `capabilities` are required"));
     }
     *handshake = Handshake::Begun;
-    let version = WITH_HANDSHAKE.into_iter().find(|known| *known == asked);
+    let known = WITH_HANDSHAKE.into_iter().find(|known| *known == version);
     Ok(json!({
-        "protocolVersion": version.unwrap_or(WITH_HANDSHAKE[0]),
+        "protocolVersion": known.unwrap_or(WITH_HANDSHAKE[0]),
         "capabilities": {"tools": {"listChanged": true}},
         "serverInfo": {"name": "simulator", "version": "1"},
     }))

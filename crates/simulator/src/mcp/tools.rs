@@ -115,7 +115,7 @@ fn failed(why: &str) -> Result<Called, RpcError> {
 /// Asks for a name, or greets the one that was given. The state must come back as it was.
 fn ask(params: &Value) -> Value {
     let answer = &params["inputResponses"]["who"];
-    let said = |text: String, is_error: bool| json!({"content": [{"type": "text", "text": text}], "isError": is_error});
+    let greeting = |text: String, is_error: bool| json!({"content": [{"type": "text", "text": text}], "isError": is_error});
     if answer.is_null() {
         return json!({
             "resultType": "input_required",
@@ -135,11 +135,13 @@ fn ask(params: &Value) -> Value {
         });
     }
     if params["requestState"] != "ask-1" {
-        return said("the state is not the one that was sent".to_owned(), true);
+        return greeting("the state is not the one that was sent".to_owned(), true);
     }
     match (answer["action"].as_str(), answer["content"]["name"].as_str()) {
-        (Some("accept"), Some(name)) => said(format!("hello {name}"), false),
-        (Some("decline" | "cancel"), _) => said("nobody wants to be greeted".to_owned(), true),
-        _ => said("the answer does not follow the schema".to_owned(), true),
+        (Some("accept"), Some(name)) => greeting(format!("hello {name}"), false),
+        (Some("decline" | "cancel"), _) => {
+            greeting("the person does not want to be greeted".to_owned(), true)
+        }
+        _ => greeting("the answer does not follow the schema".to_owned(), true),
     }
 }

@@ -73,7 +73,7 @@ pub(super) fn write_waiting(calls: &[WaitingCall], outcome: &mut ObjectWriter<'_
     let interrupts: Value = calls
         .iter()
         .map(|call| {
-            let asked = || format!("May `{}` be called?", call.name);
+            let question = || format!("May `{}` be called?", call.name);
             let mut properties = json!({"approved": {"type": "boolean"}});
             if let Some(schema) = &call.schema {
                 properties["input"] = schema.clone();
@@ -81,7 +81,7 @@ pub(super) fn write_waiting(calls: &[WaitingCall], outcome: &mut ObjectWriter<'_
             json!({
                 "id": format!("{PREFIX}{}", call.id),
                 "reason": if call.message.is_some() { "input_required" } else { "tool_approval" },
-                "message": call.message.clone().unwrap_or_else(asked),
+                "message": call.message.clone().unwrap_or_else(question),
                 "toolCallId": call.id,
                 "responseSchema": {
                     "type": "object",

@@ -5,9 +5,9 @@ use throughline_canonical::{Block, EndReason, Event, Fold, Loss, Reply, Usage};
 
 use crate::runs::canonical::FinishedRound;
 
-/// What the model has said in all rounds so far.
+/// The rounds of a reply so far.
 #[derive(Debug, Default)]
-pub(crate) struct Said {
+pub(crate) struct JoinedRounds {
     fold: Fold,
     /// The finished rounds.
     pub(crate) rounds: Vec<FinishedRound>,
@@ -19,7 +19,7 @@ pub(crate) struct Said {
     losses: Vec<Loss>,
 }
 
-impl Said {
+impl JoinedRounds {
     /// The reply so far.
     pub(crate) fn reply(&self) -> &Reply {
         self.fold.reply()
@@ -94,23 +94,23 @@ mod tests {
             |index| Event::BlockStarted { index, block: BlockStart::Text { text: "a".into() } };
         let usage = |output| Event::Usage(Usage { output: Some(output), ..Usage::default() });
         let lost = |loss| Event::Lost { losses: vec![loss] };
-        let mut said = Said::default();
-        said.begin_round();
-        assert_eq!(said.take(text(0)), Some(text(0)));
-        assert_eq!(said.take(usage(3)), Some(usage(3)));
-        assert_eq!(said.take(usage(5)), Some(usage(5)));
-        assert_eq!(said.take(lost(Loss::ReasoningUnclosed)), None);
-        said.record(&Event::ToolResult {
+        let mut joined = JoinedRounds::default();
+        joined.begin_round();
+        assert_eq!(joined.take(text(0)), Some(text(0)));
+        assert_eq!(joined.take(usage(3)), Some(usage(3)));
+        assert_eq!(joined.take(usage(5)), Some(usage(5)));
+        assert_eq!(joined.take(lost(Loss::ReasoningUnclosed)), None);
+        joined.record(&Event::ToolResult {
             id: "c".into(),
             name: "t".into(),
             content: Vec::new(),
             is_error: false,
         });
-        said.begin_round();
-        assert_eq!(said.take(text(0)), Some(text(2)));
-        assert_eq!(said.take(usage(1)), Some(usage(6)));
-        assert_eq!((said.start(), said.round().len()), (2, 1));
+        joined.begin_round();
+        assert_eq!(joined.take(text(0)), Some(text(2)));
+        assert_eq!(joined.take(usage(1)), Some(usage(6)));
+        assert_eq!((joined.start(), joined.round().len()), (2, 1));
         let end = Event::Ended { reason: EndReason::Stop };
-        assert_eq!(said.end(EndReason::Stop), [lost(Loss::ReasoningUnclosed), end]);
+        assert_eq!(joined.end(EndReason::Stop), [lost(Loss::ReasoningUnclosed), end]);
     }
 }
