@@ -24,6 +24,8 @@ pub mod runs;
 pub mod sealed_store;
 pub mod store;
 pub mod suite;
+#[cfg(test)]
+mod test_gateway;
 pub mod threads;
 mod user_suite;
 pub mod users;

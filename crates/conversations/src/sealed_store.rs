@@ -16,7 +16,7 @@ use throughline_gateway::unix_ms;
 use throughline_sealing::{Keyring, Purpose, SealError};
 use tokio::sync::Notify;
 
-use crate::store::{Node, Store};
+use crate::store::{Detail, Node, Store};
 use crate::watched_store::WatchedStore;
 
 /// The name of the store in metrics and in the log.
@@ -199,7 +199,7 @@ impl SealedStore {
         owner: &str,
         id: &str,
     ) -> Result<Option<Ancestry<T>>, Fault> {
-        let nodes = self.store.path(id, MAX_TURNS).await.map_err(fault)?;
+        let nodes = self.store.path(id, MAX_TURNS, Detail::Content).await.map_err(fault)?;
         let all_owned = nodes.iter().all(|node| node.owner == owner);
         if !all_owned || !nodes.last().is_some_and(is_live) {
             return Ok(None);

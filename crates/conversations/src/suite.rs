@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::store::{
-    Branch, BranchFacts, Changed, Commit, LogPiece, MAX_STORED_NAME, Move, Node, NodeFacts,
+    Branch, BranchFacts, Changed, Commit, Detail, LogPiece, MAX_STORED_NAME, Move, Node, NodeFacts,
     NodeRole, NodeStatus, Outcome, Page, Piece, Project, ProjectFacts, ProjectNode, Reference, Run,
     RunEnd, RunStatus, Store,
 };
@@ -78,7 +78,8 @@ async fn finish(store: &dyn Store, end: RunEnd) -> Outcome {
 }
 
 fn piece(first: u64, last: u64) -> Piece {
-    Piece { first, last, sealed: vec![u8::try_from(first).unwrap_or_default(); 3] }
+    let sealed = vec![u8::try_from(first).unwrap_or_default(); 3];
+    Piece { first, last, continues: false, sealed }
 }
 
 fn log_piece(run: &str, epoch: u64, piece: Piece) -> LogPiece {
@@ -86,7 +87,7 @@ fn log_piece(run: &str, epoch: u64, piece: Piece) -> LogPiece {
 }
 
 async fn path(store: &dyn Store, id: &str, limit: usize) -> Vec<String> {
-    let nodes = store.path(id, limit).await.expect(OK);
+    let nodes = store.path(id, limit, Detail::Content).await.expect(OK);
     let ids: Vec<String> = nodes.into_iter().map(|node| node.id).collect();
     assert_eq!(store.path_ids(id, limit).await.expect(OK), ids);
     ids
@@ -108,6 +109,7 @@ pub async fn check_store(store: &dyn Store) {
     unused_reference_expires(store).await;
     project_keeps_its_nodes(store).await;
     path_is_read_in_pages(store).await;
+    path_with_a_fork_at_each_node_is_read(store).await;
     branch_names_are_unique(store).await;
     concurrent_changes_do_not_undo_each_other(store).await;
     longest_names_are_found_again(store).await;
@@ -194,19 +196,34 @@ async fn reference_moves_only_from_its_head(store: &dyn Store) {
 
 async fn log_keeps_its_order(store: &dyn Store) {
     assert_eq!(start(store, run("m1", None)).await, Outcome::Written);
-    let all = [piece(0, 4), piece(5, 5), piece(6, 20)];
+    let continues = Piece { continues: true, ..piece(5, 5) };
+    let all = [piece(0, 4), continues, piece(6, 20)];
     for pieces in [&all[..2], &all[2..]] {
         let pieces = pieces.iter().map(|piece| log_piece("m1", 1, piece.clone()));
         let written = store.log(pieces.collect()).await.expect(OK);
         assert!(written.iter().all(|written| *written));
     }
-    assert_eq!(store.logged("m1", None).await.expect(OK), all);
-    assert_eq!(store.logged("m1", Some(3)).await.expect(OK), all);
-    assert_eq!(store.logged("m1", Some(4)).await.expect(OK), all[1..]);
-    assert_eq!(store.logged("m1", Some(20)).await.expect(OK), []);
-    assert_eq!(store.logged("m2", None).await.expect(OK), []);
+    for (after, limit, pieces) in [
+        (None, 9, &all[..]),
+        (Some(3), 9, &all),
+        (Some(4), 9, &all[1..]),
+        (Some(6), 9, &all[2..]),
+        (Some(20), 9, &[]),
+        (Some(u64::MAX), 9, &[]),
+        (None, 2, &all[..2]),
+        (Some(4), 1, &all[1..2]),
+    ] {
+        assert_eq!(store.logged("m1", after, limit).await.expect(OK), pieces, "{after:?}");
+    }
+    for (before, pieces) in [(0, vec![]), (5, vec![0]), (6, vec![0]), (7, vec![0, 2])] {
+        let pieces: Vec<Piece> = pieces.into_iter().map(|at: usize| all[at].clone()).collect();
+        assert_eq!(store.log_outline("m1", before).await.expect(OK), pieces, "{before}");
+    }
+    assert_eq!(store.last_logged("m1").await.expect(OK), Some(20));
+    assert_eq!(store.last_logged("m2").await.expect(OK), None);
+    assert_eq!(store.logged("m2", None, 9).await.expect(OK), []);
     store.remove("m1").await.expect(OK);
-    assert_eq!(store.logged("m1", None).await.expect(OK), []);
+    assert_eq!(store.logged("m1", None, 9).await.expect(OK), []);
     assert_eq!(store.run("m1").await.expect(OK), None);
 }
 
@@ -230,12 +247,12 @@ async fn batch_of_many_runs_leaves_out_those_of_others(store: &dyn Store) {
     for (at, logged) in
         [(0, &[piece(1, 2)][..]), (3, &[]), (4, &[]), (5, &[piece(1, 2), piece(3, 3)])]
     {
-        assert_eq!(store.logged(&ids[at], None).await.expect(OK), logged, "{at}");
+        assert_eq!(store.logged(&ids[at], None, 9).await.expect(OK), logged, "{at}");
     }
     assert_eq!(store.log(Vec::new()).await.expect(OK), [false; 0]);
     for id in &ids {
         assert!(store.remove_run(id).await.expect(OK));
-        assert_eq!(store.logged(id, None).await.expect(OK), []);
+        assert_eq!(store.logged(id, None, 9).await.expect(OK), []);
     }
 }
 
@@ -276,7 +293,7 @@ async fn trim_removes_the_oldest_first(store: &dyn Store) {
         store.put(kept, None).await.expect(OK);
     }
     start(store, run("n3", None)).await;
-    let log = Piece { first: 0, last: 0, sealed: vec![1; 100] };
+    let log = Piece { first: 0, last: 0, continues: false, sealed: vec![1; 100] };
     store.log(vec![log_piece("n3", 1, log)]).await.expect(OK);
     assert_eq!(store.trim(u64::MAX, 1100).await.expect(OK), 0);
     assert_eq!(store.trim(u64::MAX, 1000).await.expect(OK), 1);
@@ -438,7 +455,7 @@ async fn path_is_read_in_pages(store: &dyn Store) {
     let commit = Commit { nodes, ..Commit::default() };
     assert_eq!(store.commit(commit).await.expect(OK), Outcome::Written);
     let read = async |head: &str, after: Option<&str>, limit| {
-        let nodes = store.path_page(head, page(after, limit)).await.expect(OK);
+        let nodes = store.path_page(head, page(after, limit), Detail::Content).await.expect(OK);
         nodes.map(|nodes| nodes.into_iter().map(|node| node.id).collect::<Vec<_>>())
     };
     for path in [&main, &fork] {
@@ -457,9 +474,22 @@ async fn path_is_read_in_pages(store: &dyn Store) {
             }
         }
     }
-    let whole = store.path_page(&main[1], page(None, 9)).await.expect(OK);
-    let expected = links(&main[..], 0).into_iter().take(2).map(without_raw).collect();
-    assert_eq!(whole, Some(expected));
+    for detail in [Detail::Whole, Detail::Content] {
+        let expected = |nodes: Vec<Node>| -> Vec<Node> {
+            nodes.into_iter().map(|node| without_raw(node).with_detail(detail)).collect()
+        };
+        let first = store.path_page(&main[1], page(None, 9), detail).await.expect(OK);
+        assert_eq!(first, Some(expected(links(&main, 0)[..2].to_vec())));
+        let last = store.path(&fork[69], 31, detail).await.expect(OK);
+        let nodes = [&links(&main, 0)[39..40], &links(&fork, 40)].concat();
+        assert_eq!(last, expected(nodes));
+    }
+    for (at, head) in fork.iter().enumerate() {
+        for limit in [1, 2, 30, 31, 100] {
+            let first = (at + 1).saturating_sub(limit);
+            assert_eq!(path(store, head, limit).await, fork[first..=at], "{head} {limit}");
+        }
+    }
     for after in ["fork_40", "main_50", "main_69", "unknown"] {
         assert_eq!(read("main_45", Some(after), 3).await, None, "{after}");
     }
@@ -467,8 +497,40 @@ async fn path_is_read_in_pages(store: &dyn Store) {
     // A node that is written again stays where it is.
     assert!(store.put(project_node("main_20", Some("main_19")), None).await.expect(OK));
     assert_eq!(read("main_30", Some("main_20"), 1).await.as_deref(), Some(&main[21..22]));
-    for id in main.iter().chain(&fork[40..]) {
+    // A missing node ends the path.
+    for (id, rest) in [("fork_45", &fork[46..]), ("main_20", &fork[46..]), ("fork_60", &fork[61..])]
+    {
         assert!(store.remove(id).await.expect(OK), "{id}");
+        assert_eq!(path(store, "fork_69", 100).await, rest, "{id}");
+    }
+    assert_eq!(path(store, "fork_44", 100).await, fork[21..45]);
+    for id in main.iter().chain(&fork[40..]) {
+        store.remove(id).await.expect(OK);
+    }
+}
+
+/// Each node of the path has a sibling that was written before it, so each one begins a line.
+async fn path_with_a_fork_at_each_node_is_read(store: &dyn Store) {
+    let ids: Vec<String> = (0..60).map(|at| format!("zigzag_{at:02}")).collect();
+    let mut nodes = Vec::new();
+    for (at, id) in ids.iter().enumerate() {
+        let parent = at.checked_sub(1).map(|at| ids[at].as_str());
+        nodes.push(project_node(&format!("{id}_sibling"), parent));
+        nodes.push(project_node(id, parent));
+    }
+    let commit = Commit { nodes, ..Commit::default() };
+    assert_eq!(store.commit(commit).await.expect(OK), Outcome::Written);
+    for limit in [1, 2, 59, 60, 100] {
+        let first = ids.len().saturating_sub(limit);
+        assert_eq!(path(store, "zigzag_59", limit).await, ids[first..], "{limit}");
+    }
+    let page = store.path_page("zigzag_59", page(Some("zigzag_03"), 2), Detail::Content).await;
+    let found: Vec<String> =
+        page.expect(OK).unwrap_or_default().into_iter().map(|node| node.id).collect();
+    assert_eq!(found, ids[4..6]);
+    for id in ids {
+        assert!(store.remove(&format!("{id}_sibling")).await.expect(OK), "{id}");
+        assert!(store.remove(&id).await.expect(OK), "{id}");
     }
 }
 
@@ -707,10 +769,10 @@ async fn only_the_newest_epoch_writes(store: &dyn Store) {
     assert_eq!(finish(store, end("owned", 2)).await, Outcome::Written);
     // A run that has ended gets no more entries.
     assert_eq!(write(2, 3).await.expect(OK), [false]);
-    assert_eq!(store.logged("owned", None).await.expect(OK), [piece(1, 1), piece(2, 2)]);
+    assert_eq!(store.logged("owned", None, 9).await.expect(OK), [piece(1, 1), piece(2, 2)]);
     assert_eq!(store.take_over("owned", 2, "three").await.expect(OK), None);
     assert!(store.remove_run("owned").await.expect(OK));
-    assert_eq!(store.logged("owned", None).await.expect(OK), []);
+    assert_eq!(store.logged("owned", None, 9).await.expect(OK), []);
 }
 
 async fn stop_reaches_the_writer(store: &dyn Store) {
@@ -748,7 +810,7 @@ async fn ended_run_expires(store: &dyn Store) {
     assert_eq!(store.trim(89, u64::MAX).await.expect(OK), 0);
     assert_eq!(store.trim(90, u64::MAX).await.expect(OK), 1);
     assert_eq!(store.run("over").await.expect(OK), None);
-    assert_eq!(store.logged("over", None).await.expect(OK), []);
-    assert_eq!(store.logged("going", None).await.expect(OK), [piece(1, 3)]);
+    assert_eq!(store.logged("over", None, 9).await.expect(OK), []);
+    assert_eq!(store.logged("going", None, 9).await.expect(OK), [piece(1, 3)]);
     assert!(store.remove_run("going").await.expect(OK));
 }

@@ -7,9 +7,9 @@ use throughline_gateway::thinking::health::StoreHealth;
 use throughline_gateway::thinking::store::StoreFuture;
 
 use crate::store::{
-    Branch, Changed, Commit, CredentialChange, KeyChange, LogPiece, Member, MemberStore, Node,
-    NodeFacts, NodeStore, Outcome, Page, Piece, Project, ProjectStore, Reference, Run, RunStore,
-    Store, TokenHash, User, UserSession, UserStore,
+    Branch, Changed, Commit, CredentialChange, Detail, KeyChange, LogPiece, Member, MemberStore,
+    Node, NodeFacts, NodeStore, Outcome, Page, Piece, Project, ProjectStore, Reference, Run,
+    RunStore, Store, TokenHash, User, UserSession, UserStore,
 };
 
 /// A store, and what is known about the writes to it.
@@ -54,16 +54,21 @@ impl NodeStore for WatchedStore {
         self.store.named(owner, name)
     }
 
-    fn path(&self, id: &str, most: usize) -> StoreFuture<'_, Vec<Node>> {
-        self.store.path(id, most)
+    fn path(&self, id: &str, most: usize, detail: Detail) -> StoreFuture<'_, Vec<Node>> {
+        self.store.path(id, most, detail)
     }
 
     fn path_ids(&self, id: &str, most: usize) -> StoreFuture<'_, Vec<String>> {
         self.store.path_ids(id, most)
     }
 
-    fn path_page(&self, id: &str, page: Page) -> StoreFuture<'_, Option<Vec<Node>>> {
-        self.store.path_page(id, page)
+    fn path_page(
+        &self,
+        id: &str,
+        page: Page,
+        detail: Detail,
+    ) -> StoreFuture<'_, Option<Vec<Node>>> {
+        self.store.path_page(id, page, detail)
     }
 
     fn raw(&self, id: &str) -> StoreFuture<'_, Option<Vec<u8>>> {
@@ -175,8 +180,16 @@ impl RunStore for WatchedStore {
         self.watch(self.store.log(pieces), |written| written.contains(&true))
     }
 
-    fn logged(&self, run: &str, after: Option<u64>) -> StoreFuture<'_, Vec<Piece>> {
-        self.store.logged(run, after)
+    fn logged(&self, run: &str, after: Option<u64>, limit: usize) -> StoreFuture<'_, Vec<Piece>> {
+        self.store.logged(run, after, limit)
+    }
+
+    fn log_outline(&self, run: &str, before: u64) -> StoreFuture<'_, Vec<Piece>> {
+        self.store.log_outline(run, before)
+    }
+
+    fn last_logged(&self, run: &str) -> StoreFuture<'_, Option<u64>> {
+        self.store.last_logged(run)
     }
 
     fn ask_stop(&self, id: &str) -> StoreFuture<'_, bool> {

@@ -66,8 +66,8 @@ pub(super) struct RequestCost {
     nodes: usize,
     best: Duration,
     median: Duration,
-    /// CPU time of the server for one.
-    cpu: Duration,
+    /// CPU time of the server for one, if that is known.
+    cpu: Option<Duration>,
 }
 
 /// A running server with its folder.
@@ -160,6 +160,7 @@ api_key = "bench"
             for (name, request) in requests {
                 costs.push(self.time_request(subject.name, name, *nodes, &server, &request)?);
             }
+            costs.extend(self.time_steps(subject.name, *nodes, &server, &context)?);
             server.guard.stop(STOP_TIMEOUT)?;
         }
         Ok(costs)
@@ -182,7 +183,35 @@ api_key = "bench"
         let cpu = cpu_time(server.guard.id())?.saturating_sub(before) / times;
         taken.sort();
         let (best, median) = (taken[0], taken[taken.len() / 2]);
-        Ok(RequestCost { store, name, nodes, best, median, cpu })
+        Ok(RequestCost { store, name, nodes, best, median, cpu: Some(cpu) })
+    }
+
+    /// How long the steps of a preview take, as the server itself says: the assembly of the context, and
+    /// the plan of the request.
+    fn time_steps(
+        &self,
+        store: &'static str,
+        nodes: usize,
+        server: &Server,
+        context: &str,
+    ) -> Result<[RequestCost; 2], Failure> {
+        let path = format!("/api/projects/{context}/preview");
+        let (mut assembly, mut plan) = (Vec::new(), Vec::new());
+        for _ in 0..self.effort.requests {
+            let (head, _) = exchange(server.address, &path, r#"{"message":"And then?"}"#)?;
+            let step = |name| step_of(&head, name).ok_or_else(|| format!("no times: {head}"));
+            assembly.push(step("assembly")?);
+            plan.push(step("plan")?);
+        }
+        let cost = |name, mut taken: Vec<Duration>| {
+            taken.sort();
+            let (best, median) = (taken[0], taken[taken.len() / 2]);
+            RequestCost { store, name, nodes, best, median, cpu: None }
+        };
+        Ok([
+            cost("of it, assembly of the context", assembly),
+            cost("of it, plan of the request", plan),
+        ])
     }
 
     /// Starts many runs, each in a project of its own, and reads all of them for a while.
@@ -259,9 +288,22 @@ fn post(server: &Server, path: &str, body: &str) -> Vec<u8> {
     .into_bytes()
 }
 
-/// Sends a request over a connection of its own; returns the reply from its body on. HTTP/1.0 keeps
-/// the body in one piece.
+/// The time of a step in the head of a reply.
+fn step_of(head: &str, name: &str) -> Option<Duration> {
+    let (_, times) = head.split_once("server-timing: ")?;
+    let step = times.lines().next()?.split(", ").find_map(|step| step.strip_prefix(name))?;
+    let milliseconds: f64 = step.strip_prefix(";dur=")?.parse().ok()?;
+    Some(Duration::from_secs_f64(milliseconds / 1e3))
+}
+
+/// Sends a request and returns the body of its reply.
 fn call(address: SocketAddr, path: &str, body: &str) -> Result<String, Failure> {
+    exchange(address, path, body).map(|(_, body)| body)
+}
+
+/// Sends a request over a connection of its own; returns the head and the body of the reply. HTTP/1.0
+/// keeps the body in one piece.
+fn exchange(address: SocketAddr, path: &str, body: &str) -> Result<(String, String), Failure> {
     let exchange = || {
         let mut stream = TcpStream::connect(address)?;
         write!(
@@ -276,7 +318,7 @@ fn call(address: SocketAddr, path: &str, body: &str) -> Result<String, Failure> 
     let reply =
         exchange().map_err(|error: std::io::Error| format!("cannot reach the server: {error}"))?;
     match reply.split_once("\r\n\r\n") {
-        Some((_, body)) => Ok(body.to_owned()),
+        Some((head, body)) => Ok((head.to_owned(), body.to_owned())),
         None => Err(format!("no reply from `{path}`: {reply}")),
     }
 }
@@ -312,7 +354,7 @@ pub(super) fn table_of_requests(rows: &[RequestCost]) -> String {
             "| {store} | {name} | {nodes} | {} | {} | {} |\n",
             shown(*best),
             shown(*median),
-            shown(*cpu)
+            cpu.map_or(String::new(), shown)
         ));
     }
     table

@@ -23,8 +23,8 @@ use super::{Caller, Projects};
 use crate::chat_seal::ChatSeal;
 use crate::sealed_store::SealedKind;
 use crate::store::{
-    BranchFacts, Commit, Move, Node, NodeFacts, NodeRole, Outcome, Project, ProjectNode, Reference,
-    Run, RunStatus,
+    BranchFacts, Commit, Detail, Move, Node, NodeFacts, NodeRole, Outcome, Project, ProjectNode,
+    Reference, Run, RunStatus,
 };
 
 /// How many turns may fail before the results of a call cannot be sent again.
@@ -434,7 +434,9 @@ impl Projects {
         }
         // After a turn that failed, the newest nodes are what the user said.
         let path = match head {
-            Some(head) => self.sealed_store.store.path(head, MAX_FAILED_TURNS).await?,
+            Some(head) => {
+                self.sealed_store.store.path(head, MAX_FAILED_TURNS, Detail::Content).await?
+            }
             None => Vec::new(),
         };
         let is_answer = |node: &&Node| {

@@ -155,7 +155,7 @@ impl CanonicalRun {
         Ok(self.finish(log, None, store_end).await)
     }
 
-    async fn drive_events(
+    pub(crate) async fn drive_events(
         &self,
         events: impl Stream<Item = Vec<TurnEvent>>,
         head: Option<ReplyHead>,
@@ -309,7 +309,7 @@ fn status_of(reply: &Reply) -> RunStatus {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use futures_util::{FutureExt, stream};
     use parking_lot::Mutex;
     use throughline_canonical::{Block, BlockStart, Delta};
@@ -515,7 +515,7 @@ mod tests {
     }
 
     /// Events that a task gets before it panics.
-    fn panicking() -> impl Stream<Item = Vec<TurnEvent>> {
+    pub(crate) fn panicking() -> impl Stream<Item = Vec<TurnEvent>> {
         let first = vec![TurnEvent::Event(text_started(0)), TurnEvent::Event(text(0, "Hi"))];
         stream::once(async { first }).chain(stream::once(async { panic!("a mistake in our code") }))
     }

@@ -3,6 +3,7 @@
 
 use throughline_canonical::{Block, EndReason, Event, Fault, FaultKind, Fold, Reply};
 use throughline_codec::dialects::fault_of_end;
+use throughline_codec::dialects::resumable::LogOutline;
 use throughline_codec::pacing::{Pacer, Pacing};
 use throughline_gateway::reply::events::TurnEvent;
 use throughline_gateway::shutdown;
@@ -64,6 +65,8 @@ pub(super) struct EventLog {
     fold: Fold,
     /// Open blocks: index in the stream, position in the reply.
     open: Vec<(u32, usize)>,
+    /// Which entries every reader needs.
+    outline: LogOutline,
     /// The number of the last entry.
     last_number: u64,
     /// Entries that are not in the log of the run yet.
@@ -105,7 +108,8 @@ impl EventLog {
         self.last_number += 1;
         // Events have only strings as keys, so writing them cannot fail.
         let text = serde_json::to_string(event).unwrap_or_default();
-        self.entries.push(Entry { number: self.last_number, text: text.into() });
+        let continues = !self.outline.needs(event);
+        self.entries.push(Entry { continues, ..Entry::new(self.last_number, text) });
     }
 
     fn record(&mut self, event: &Event<'_>) {

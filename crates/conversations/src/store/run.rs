@@ -130,6 +130,8 @@ pub struct Piece {
     pub first: u64,
     /// The number of its last entry.
     pub last: u64,
+    /// Whether its entries only continue texts. A reader that resumes after it does not need it.
+    pub continues: bool,
     /// The entries, sealed.
     pub sealed: Vec<u8>,
 }
