@@ -14,7 +14,7 @@ use serde::de::DeserializeOwned;
 use throughline_gateway::thinking::random;
 use throughline_gateway::thinking::store::StoreError;
 use throughline_sealing::{
-    ChatKey, FieldPath, Keyring, OpenError, envelope, is_envelope, unwrap_key,
+    ChatKey, FieldPath, KeyCheck, Keyring, OpenError, envelope, is_envelope, unwrap_key,
 };
 use tokio::sync::watch;
 
@@ -113,6 +113,16 @@ impl ChatSeal {
         Ok(Self { chat: chat.to_owned(), keys, keyring: None, revoked })
     }
 
+    /// Opens fields of a sealed project with any of these keys. It cannot seal: there may be none.
+    pub(crate) fn for_reading(chat: &str, keys: Vec<ChatKey>) -> Self {
+        Self { chat: chat.to_owned(), keys, keyring: None, revoked: None }
+    }
+
+    /// The key with this check.
+    pub(crate) fn key(&self, check: KeyCheck) -> Option<&ChatKey> {
+        self.keys.iter().find(|key| key.key_check() == check)
+    }
+
     /// Whether the key belongs to the client. Then each field is stored so that the client can open it.
     pub fn is_clients(&self) -> bool {
         self.keyring.is_none()
@@ -151,8 +161,7 @@ impl ChatSeal {
             return open_with_keyring(keyring, kind, id, sealed);
         }
         let opened = envelope::key_id(sealed).and_then(|key_id| {
-            let key = self.keys.iter().find(|key| key.key_check() == key_id);
-            let key = key.ok_or(OpenError::WrongKey(key_id))?;
+            let key = self.key(key_id).ok_or(OpenError::WrongKey(key_id))?;
             key.open(self.path(&field.name(), node), sealed)
         });
         opened.map_err(|cause| unreadable(id, cause.into()))
@@ -200,6 +209,17 @@ impl<'a> SealedFields<'a> {
     pub fn get(&self, field: Field) -> Option<&[u8]> {
         let name = field.name();
         self.0.iter().find(|(known, _)| *known == name).map(|(_, envelope)| &**envelope)
+    }
+
+    /// The names of all fields.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(|(name, _)| &**name)
+    }
+
+    /// The beginning of the first envelope, from the first bytes of a row.
+    pub(crate) fn first_envelope(bytes: &[u8]) -> Option<&[u8]> {
+        let (length, rest) = bytes.strip_prefix(&MAGIC)?.split_first()?;
+        rest.get(usize::from(*length) + size_of::<u32>()..)
     }
 
     /// Writes the fields.

@@ -10,7 +10,8 @@
 //! - [`chat_seal`]: seals what projects store, under the key of each project;
 //! - [`projects`]: conversations as trees with branches;
 //! - [`threads`]: message threads of the Anthropic dialect, with any backend;
-//! - [`users`]: people with a name, who log in.
+//! - [`users`]: people with a name, who log in;
+//! - [`verify`]: judges stored rows, for the command `keys`.
 
 mod body;
 pub mod chat_seal;
@@ -29,6 +30,7 @@ mod test_gateway;
 pub mod threads;
 mod user_suite;
 pub mod users;
+pub mod verify;
 pub mod watched_store;
 
 pub use body::Answer;

@@ -73,6 +73,15 @@ impl Database {
         Ok(Self { readers, writer, applied })
     }
 
+    /// Opens a file that exists, and changes nothing in it.
+    pub(super) async fn open_read_only(path: &Path) -> Result<Self, StoreError> {
+        let options = SqliteConnectOptions::new().filename(path).read_only(true);
+        let readers = SqlitePoolOptions::new().max_connections(1).connect_with(options).await;
+        let readers =
+            readers.map_err(|cause| error(format!("cannot open `{}`", path.display()), cause))?;
+        Ok(Self { writer: readers.clone(), readers, applied: 0 })
+    }
+
     /// Starts a transaction that writes.
     pub(super) async fn begin(&self) -> Result<Transaction, sqlx::Error> {
         let connection = self.writer.acquire().await?;

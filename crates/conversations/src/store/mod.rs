@@ -7,7 +7,7 @@
 //! here: a store sees only ids, owners, times and the facts that need no key.
 //!
 //! The types are in [`node`], [`project`], [`run`], [`user`] and [`member`]. A [`Commit`] has the
-//! changes that are written together.
+//! changes that are written together. [`sealed_rows`] reads all sealed values, whatever they are.
 
 use std::borrow::Cow;
 use std::fmt::Debug;
@@ -21,6 +21,7 @@ pub mod member;
 pub mod node;
 pub mod project;
 pub mod run;
+pub mod sealed_rows;
 pub mod user;
 
 pub use member::{KeyChange, Member};
@@ -30,6 +31,7 @@ pub use node::{
 };
 pub use project::{Page, PreviousKey, Project, ProjectFacts};
 pub use run::{Commit, LogPiece, Outcome, Piece, Run, RunEnd, RunStatus};
+pub use sealed_rows::{RowId, Rows, SealedRow, SealedRows, SealedTable};
 pub use user::{Credential, CredentialChange, TokenHash, User, UserSession};
 
 /// The longest name that is stored as it is, in bytes. Databases cannot find arbitrarily long ones.
