@@ -8,6 +8,7 @@ use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use http::Method;
 use serde_json::{Value, json};
 use throughline_sealing::{ChatKey, FieldPath};
+use throughline_testkit::Simulator;
 
 use crate::support::{ANTHROPIC, Api, Database, GEMINI, RESPONSES, done, joined, lines, text};
 use crate::tables::{Tables, dump};
@@ -314,6 +315,39 @@ async fn signed_conversation_continues_after_a_restart_under_a_fresh_lease() {
         api.gateway.restart().await;
         let refused = api.post(&format!("{project}/chat"), json!({"message": "go on"})).await;
         assert_eq!(refused.status, 423, "a lease ends with the process");
+    }
+}
+
+/// Nothing of a sealed turn is remembered, not even that a backend refused its thinking.
+#[tokio::test]
+async fn refused_thinking_of_an_open_loop_is_left_out_and_the_turn_goes_on() {
+    for earlier in [None, Some("go on")] {
+        let (mut api, project) = sealed_project(&[ANTHROPIC], "", "").await;
+        if let Some(message) = earlier {
+            api.chat(&project, json!({"message": message, "thinking": "medium"})).await;
+        }
+        let tools = json!([{"name": "lookup", "parameters": {"type": "object"}}]);
+        let chat = json!({"message": "promptmark", "thinking": "medium", "tools": tools});
+        let lines = api.chat(&project, chat).await;
+        let call = lines.iter().find(|line| line["type"] == "tool_call").expect("a call");
+        // The provider has lost the key of its signatures.
+        let other = Simulator::with_scenario("another identity", SCENARIO).await;
+        let file = api.gateway.folder().join("throughline.toml");
+        let config = std::fs::read_to_string(file).expect("a file");
+        api.gateway.kill().await;
+        api.gateway.configure(&config.replace(&api.simulators[0].url, &other.url));
+        api.gateway.restart().await;
+        let results = json!([{"id": call["id"], "content": "resultmark"}]);
+        let chat = json!({"toolResults": results, "thinking": "medium", "tools": tools});
+        let lines = api.chat(&project, chat).await;
+        assert_eq!(done(&lines)["reason"], "completed", "{lines:#?}");
+        let seen = other.received().await;
+        let (answered, refused) = seen.split_last().expect("requests");
+        assert_eq!(refused.len(), if earlier.is_some() { 2 } else { 1 }, "one for each turn");
+        for seen in refused {
+            assert!(seen.refusal.contains("Invalid `signature`"), "{}", seen.refusal);
+        }
+        assert_eq!(answered.thinking(), [Value::Null; 0]);
     }
 }
 
