@@ -132,7 +132,7 @@ impl ChatSeal {
     pub async fn revoked(&self) {
         match self.revoked.clone() {
             Some(mut revoked) => {
-                // A lease that expires drops its sender. What has begun may end then.
+                // A lease that expires drops its sender. A run that has begun may still end.
                 if revoked.wait_for(|revoked| *revoked).await.is_err() {
                     pending::<()>().await;
                 }

@@ -178,7 +178,7 @@ pub async fn metrics(State(app): AppState) -> Response {
 }
 
 fn refuse(fault: &Fault) -> Response {
-    let (status, _) = throughline_codec::dialects::anthropic::client_reply::error(fault, "");
+    let status = throughline_codec::dialects::fault_status(fault.kind);
     let status = StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_REQUEST);
     (status, Json(json!({"error": {"kind": fault.kind, "message": fault.message}}))).into_response()
 }

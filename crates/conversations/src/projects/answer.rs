@@ -228,7 +228,7 @@ impl Answer {
         let dialect = driven.head.as_ref()?.upstream_dialect();
         let is_stored = self.sent.lock().is_stored
             && driven.status == RunStatus::Completed
-            && dialect.profile("").stores_replies;
+            && dialect.profile("").has_response_ids;
         let id = &driven.reply.id;
         (is_stored && !id.is_empty()).then(|| id.clone())
     }

@@ -696,7 +696,7 @@ fn read_request(
         }
         Problem::from(fault)
     })?;
-    // What nothing reads is a mistake of the caller, and its loss would not be noticed.
+    // A member that no code reads is a mistake of the caller, and its loss would not be noticed.
     if accepted.losses.contains(&UNKNOWN_MEMBER) {
         return Err(unknown_setting(&settings));
     }

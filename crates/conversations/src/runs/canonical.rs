@@ -120,7 +120,7 @@ impl CanonicalRun {
             log.end(EndReason::Failed);
         }
         if catch_panic(self.finish(log, None, store_end)).await.is_err() {
-            // What belongs to the end cannot be written.
+            // The answer cannot be stored.
             self.runs.end_without_content(&self.live).await;
             self.live.publish();
         }
