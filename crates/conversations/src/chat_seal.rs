@@ -18,8 +18,8 @@ use throughline_sealing::{
 };
 use tokio::sync::watch;
 
-use crate::sealed_store::{SealedKind, open_with_keyring, unreadable};
-use crate::store::PreviousKey;
+use crate::sealed_store::{InvalidContent, SealedKind, open_with_keyring, unreadable};
+use crate::store::{PreviousKey, SealedUnder};
 
 /// The bytes with which the sealed fields of a row begin: two letters and a version.
 const MAGIC: [u8; 3] = *b"TF\x01";
@@ -128,6 +128,17 @@ impl ChatSeal {
         self.keyring.is_none()
     }
 
+    /// What a commit with contents of this seal depends on. `None` if the server has the key.
+    pub(crate) fn sealed_under(&self) -> Option<SealedUnder> {
+        let key_check = self.present_key()?.to_string();
+        Some(SealedUnder { project: self.chat.clone(), key_check })
+    }
+
+    /// The check of the client's key that seals.
+    pub(crate) fn present_key(&self) -> Option<KeyCheck> {
+        self.keys.first().filter(|_| self.is_clients()).map(ChatKey::key_check)
+    }
+
     /// Waits until the key may not be used any more.
     pub async fn revoked(&self) {
         match self.revoked.clone() {
@@ -175,7 +186,11 @@ impl ChatSeal {
         sealed: &[u8],
     ) -> Result<T, StoreError> {
         let bytes = self.open(field, node, sealed)?;
-        serde_json::from_slice(&bytes).map_err(|cause| unreadable(node, cause.into()))
+        let read = serde_json::from_slice(&bytes);
+        read.map_err(|cause| {
+            let id = if node.is_empty() { &self.chat } else { node };
+            unreadable(id, InvalidContent::new(&field.name(), &cause).into())
+        })
     }
 
     fn path<'a>(&'a self, field: &'a str, node: &'a str) -> FieldPath<'a> {
@@ -256,6 +271,7 @@ mod tests {
     use throughline_sealing::{Purpose, wrap_key};
 
     use super::*;
+    use crate::projects::content::NodeContent;
 
     fn sealed(chat: &str, key: u8) -> ChatSeal {
         ChatSeal::sealed(chat, ChatKey::new([key; 32]), &[], None).unwrap()
@@ -294,6 +310,20 @@ mod tests {
         let new = seal.seal(Field::Node, "n1", b"{}");
         assert!(is_envelope(&new) && !is_envelope(&old));
         assert!(sealed("p1", 1).open(Field::Node, "n1", &old).is_err());
+    }
+
+    /// Covers: X-24
+    #[test]
+    fn error_about_content_does_not_quote_it() {
+        let seal = sealed("p1", 1);
+        for text in ["{\"blocks\": \"secretmark\"}", "\"secretmark\"", "{\"secretmark"] {
+            let envelope = seal.seal(Field::Node, "n1", text.as_bytes());
+            let opened = seal.open_json::<NodeContent>(Field::Node, "n1", &envelope);
+            let error = opened.expect_err("not a node");
+            let shown = format!("{error} {error:?} {} {:?}", error.cause, error.cause);
+            assert!(!shown.contains("secretmark"), "{shown}");
+            assert!(shown.contains("`node`") && shown.contains("line 1, column"), "{shown}");
+        }
     }
 
     /// Covers: X-17

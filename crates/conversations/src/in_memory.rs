@@ -12,7 +12,7 @@ use throughline_gateway::unix_ms;
 use crate::in_memory_users::Users;
 use crate::store::{
     Branch, Changed, Commit, Detail, LogPiece, Move, Node, NodeFacts, NodeStore, Outcome, Page,
-    Piece, Project, ProjectStore, Reference, Run, RunEnd, RunStatus, RunStore,
+    Piece, Project, ProjectStore, Reference, Run, RunEnd, RunStatus, RunStore, SealedUnder,
 };
 
 /// A conversation store in RAM.
@@ -54,13 +54,19 @@ impl Contents {
     }
 
     fn commit(&mut self, commit: Commit) -> Outcome {
-        let Commit { nodes, reference, moves, start, end } = commit;
+        let Commit { sealed_under, nodes, reference, moves, start, end } = commit;
         // A repeated request finds its run, whatever has changed since.
         if let Some(run) = &start
             && let Some(name) = &run.name
             && let Some(known) = self.named_run(&run.owner, &run.scope, name)
         {
             return Outcome::Repeated { run: known.id.clone() };
+        }
+        if let Some(SealedUnder { project, key_check }) = &sealed_under {
+            let project = self.projects.get(project);
+            if project.and_then(|project| project.facts.key_check.as_ref()) != Some(key_check) {
+                return Outcome::KeyChanged;
+            }
         }
         let ending = end.as_ref().map(|end| end.run.clone());
         if let Some(reference) = reference
@@ -449,6 +455,14 @@ impl ProjectStore for InMemory {
 
     fn branches(&self, project: &str) -> StoreFuture<'_, Vec<Reference>> {
         ready(self.contents.lock().branches(project))
+    }
+
+    fn key_checks(&self, ids: &[String]) -> StoreFuture<'_, Vec<(String, Option<String>)>> {
+        let contents = self.contents.lock();
+        let known = ids.iter().filter_map(|id| contents.projects.get(id));
+        let checks = known.map(|project| (project.id.clone(), project.facts.key_check.clone()));
+        let checks = checks.collect();
+        Box::pin(std::future::ready(Ok(checks)))
     }
 
     fn change_project(&self, from: Project, to: Project) -> StoreFuture<'_, Changed> {

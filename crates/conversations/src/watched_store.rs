@@ -122,6 +122,10 @@ impl ProjectStore for WatchedStore {
         self.store.branches(project)
     }
 
+    fn key_checks(&self, ids: &[String]) -> StoreFuture<'_, Vec<(String, Option<String>)>> {
+        self.store.key_checks(ids)
+    }
+
     fn change_project(&self, from: Project, to: Project) -> StoreFuture<'_, Changed> {
         self.watch(self.store.change_project(from, to), |changed| *changed == Changed::Yes)
     }
@@ -243,6 +247,10 @@ impl MemberStore for WatchedStore {
 impl UserStore for WatchedStore {
     fn add_user(&self, user: User) -> StoreFuture<'_, bool> {
         self.watch(self.store.add_user(user), |added| *added)
+    }
+
+    fn add_first_user(&self, user: User) -> StoreFuture<'_, bool> {
+        self.watch(self.store.add_first_user(user), |added| *added)
     }
 
     fn user(&self, id: &str) -> StoreFuture<'_, Option<User>> {

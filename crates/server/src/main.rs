@@ -11,6 +11,7 @@ pub mod guard;
 pub mod hosts;
 pub mod keyring;
 pub mod metrics;
+pub mod panic_hook;
 pub mod projects_api;
 pub mod server;
 pub mod session_cookie;

@@ -58,7 +58,7 @@ pub use self::turn::{
 };
 use crate::runs::Runs;
 use crate::sealed_store::SealedStore;
-use crate::store::{Project, Reference};
+use crate::store::{Project, Reference, TokenHash};
 
 /// The settings of projects.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -116,12 +116,15 @@ pub struct Caller {
     pub key: Option<ChatKey>,
     /// The lease that the caller presents.
     pub lease: Option<String>,
+    /// The session of the user, if there are users.
+    pub session: Option<TokenHash>,
 }
 
 impl Caller {
     /// The caller with this key.
     pub fn new(key: &str, headers: HeaderMap) -> Self {
-        Self { owner: credential_fingerprint(key), headers, key: None, lease: None }
+        let owner = credential_fingerprint(key);
+        Self { owner, headers, key: None, lease: None, session: None }
     }
 }
 
@@ -132,7 +135,7 @@ pub struct Projects {
     runs: Arc<Runs>,
     sealed_store: Arc<SealedStore>,
     settings: RwLock<ProjectSettings>,
-    leases: Leases,
+    leases: Arc<Leases>,
 }
 
 impl Projects {
@@ -144,7 +147,7 @@ impl Projects {
             runs,
             sealed_store,
             settings: RwLock::new(settings),
-            leases: Leases::default(),
+            leases: Arc::default(),
         }
     }
 

@@ -16,6 +16,7 @@ use super::branch::{busy, name_taken};
 use super::content::NodeContent;
 use super::history::content;
 use super::ids::new_id;
+use super::locks::replaced_key;
 use super::problem::Problem;
 use super::project::{FIRST_BRANCH, check_name};
 use super::turn_settings::{MessageOption, TurnSettings};
@@ -387,6 +388,7 @@ impl Projects {
             id,
         };
         commit.start = Some(run.clone());
+        commit.sealed_under = new.seal.sealed_under();
         match self.sealed_store.store.commit(commit).await? {
             Outcome::Written => {}
             Outcome::Stale => return Err(self.stale(&new.branch.id).await),
@@ -397,6 +399,7 @@ impl Projects {
             }
             Outcome::NameTaken => return Err(name_taken(&content.branch_name)),
             Outcome::Fenced => return Err(busy(&run.id)),
+            Outcome::KeyChanged => return Err(replaced_key(&new.seal)),
         }
         let started = StartedRun {
             run_id: run.id.clone(),

@@ -30,7 +30,7 @@ use super::log::{Entry, LiveRun};
 use super::{Runs, server_died};
 use crate::body::live;
 use crate::chat_seal::ChatSeal;
-use crate::sealed_store::fault;
+use crate::sealed_store::{UNREADABLE, fault};
 use crate::store::RunStatus;
 
 /// How many bytes are written at once.
@@ -254,6 +254,9 @@ impl RunReader {
             }
             match self.entries.next().await {
                 Some(Ok(entry)) => self.take(&entry, &mut out),
+                Some(Err(fault)) if fault.code.as_deref() == Some(UNREADABLE) => {
+                    self.write_end(fault, EndReason::Failed, &mut out);
+                }
                 // A store that failed has been logged. The run may go on, so the reader resumes.
                 Some(Err(_)) => return None,
                 // Another process has taken the run over, so its rest is in the store.

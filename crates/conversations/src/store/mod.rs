@@ -30,7 +30,7 @@ pub use node::{
     ProjectNode, Reference,
 };
 pub use project::{Page, PreviousKey, Project, ProjectFacts};
-pub use run::{Commit, LogPiece, Outcome, Piece, Run, RunEnd, RunStatus};
+pub use run::{Commit, LogPiece, Outcome, Piece, Run, RunEnd, RunStatus, SealedUnder};
 pub use sealed_rows::{RowId, Rows, SealedRow, SealedRows, SealedTable};
 pub use user::{Credential, CredentialChange, TokenHash, User, UserSession};
 
@@ -100,6 +100,8 @@ pub trait NodeStore: Debug + Send + Sync + 'static {
 pub trait ProjectStore: Debug + Send + Sync + 'static {
     /// Writes a project, and replaces one with the same id.
     fn put_project(&self, project: Project) -> StoreFuture<'_, ()>;
+    /// The check of the key of each of these projects that exists.
+    fn key_checks(&self, ids: &[String]) -> StoreFuture<'_, Vec<(String, Option<String>)>>;
     /// Replaces the facts and the content of a project, if they are still those of `from`.
     fn change_project(&self, from: Project, to: Project) -> StoreFuture<'_, Changed>;
     /// Reads a project.
@@ -172,6 +174,8 @@ pub trait RunStore: Debug + Send + Sync + 'static {
 pub trait UserStore: Debug + Send + Sync + 'static {
     /// Adds a user. Returns false if the name is taken.
     fn add_user(&self, user: User) -> StoreFuture<'_, bool>;
+    /// Adds a user if there is none yet. Returns false if there is one.
+    fn add_first_user(&self, user: User) -> StoreFuture<'_, bool>;
     /// Reads a user.
     fn user(&self, id: &str) -> StoreFuture<'_, Option<User>>;
     /// The user with this unique name.

@@ -85,9 +85,20 @@ pub struct RunEnd {
     pub sealed: Vec<u8>,
 }
 
+/// The key under which the contents of a commit are sealed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SealedUnder {
+    /// The project.
+    pub project: String,
+    /// The check of its key.
+    pub key_check: String,
+}
+
 /// Changes that are written together, or not at all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Commit {
+    /// The project must still have this key. Until the commit is written, nobody can change it.
+    pub sealed_under: Option<SealedUnder>,
     /// New nodes. A node with a known id replaces it.
     pub nodes: Vec<Node>,
     /// A new branch or reference.
@@ -121,6 +132,8 @@ pub enum Outcome {
     NameTaken,
     /// Another process has taken the run over, or it has ended. Nothing was written.
     Fenced,
+    /// The project has another key, or does not exist. Nothing was written.
+    KeyChanged,
 }
 
 /// A piece of a log.

@@ -9,6 +9,7 @@ use throughline_codec::dialects::{self, UpstreamDialect, anthropic};
 use throughline_conversations::front_doors::RunSettings;
 use throughline_conversations::projects::{PreviousResponse, ProjectMode};
 use throughline_conversations::sealed_store::Retention;
+use throughline_conversations::users::UserSettings;
 use throughline_gateway::backend::{Auth, Cache, Compat, RawText, Replay, Timeouts};
 use throughline_gateway::route::Routes;
 use throughline_gateway::settings::{Limits, Thinking};
@@ -49,8 +50,8 @@ pub struct Config {
     pub responses: Retention,
     /// How long message threads are stored after their last turn.
     pub threads: Duration,
-    /// How long a session of a user lasts.
-    pub session_lifetime: Duration,
+    /// Users, who log in.
+    pub users: UserSettings,
     /// Defaults of new projects.
     pub projects: ProjectDefaults,
     /// How replies of front ends are logged, paced and read.

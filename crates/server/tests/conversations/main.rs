@@ -26,6 +26,7 @@ mod raw_replies;
 mod regenerated;
 mod runs;
 mod sealed;
+mod swapped_rows;
 mod switching;
 mod tutorial;
 mod two_writers;

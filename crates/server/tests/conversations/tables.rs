@@ -19,7 +19,11 @@ impl Tables {
     pub(crate) async fn of(api: &Api) -> Self {
         if let Some(database) = &api.database {
             let options: PgConnectOptions = database.url.parse().expect("an address");
-            return Self::Postgres(options.connect().await.expect("Postgres answers"));
+            let mut connection = options.connect().await.expect("Postgres answers");
+            // A thief or a broken disk does not care about foreign keys either.
+            let statement = "SET session_replication_role = replica";
+            sqlx::query(statement).execute(&mut connection).await.expect("a superuser");
+            return Self::Postgres(connection);
         }
         let data = api.gateway.folder().join("data");
         let options = SqliteConnectOptions::new().filename(data.join("throughline.db"));

@@ -1,11 +1,11 @@
 //! Writes changes together, or none of them.
 
 use throughline_conversations::store::{
-    Commit, Move, Node, Outcome, ProjectNode, Reference, Run, RunEnd,
+    Commit, Move, Node, Outcome, ProjectFacts, ProjectNode, Reference, Run, RunEnd, SealedUnder,
 };
 
 use super::SqlConversations;
-use super::rows::to_json;
+use super::rows::{self, to_json};
 use crate::sql::{Database, Statements, WriteTransaction, values};
 
 /// How often a commit is tried again after another process was faster.
@@ -26,7 +26,10 @@ impl<D: Database> SqlConversations<D> {
 
     async fn try_commit(&self, commit: &Commit) -> Result<Outcome, sqlx::Error> {
         let mut transaction = self.database.begin().await?;
-        let mut outcome = apply(&mut transaction, commit).await?;
+        let mut outcome = match &commit.sealed_under {
+            Some(under) if !has_key::<D>(&mut transaction, under).await? => Outcome::KeyChanged,
+            _ => apply(&mut transaction, commit).await?,
+        };
         if outcome == Outcome::Written {
             transaction.commit().await?;
             return Ok(outcome);
@@ -46,8 +49,23 @@ impl<D: Database> SqlConversations<D> {
 fn is_conflict(error: &sqlx::Error) -> bool {
     let database = error.as_database_error();
     database.is_some_and(|error| {
-        error.is_unique_violation() || error.code().is_some_and(|code| code == "40001")
+        let code = error.code();
+        // Two processes that wait for each other are a conflict too.
+        let is_retried = code.is_some_and(|code| code == "40001" || code == "40P01");
+        error.is_unique_violation() || is_retried
     })
+}
+
+/// Whether a project has this key. The key then stays until the transaction ends.
+async fn has_key<D: Database>(
+    to: &mut impl Statements,
+    under: &SealedUnder,
+) -> Result<bool, sqlx::Error> {
+    let statement = format!("SELECT facts FROM project WHERE id = $1 {}", D::HOLD);
+    let found = to.fetch(&statement, values![&*under.project]).await?;
+    let facts = rows::first(found, |mut row| row.text())?;
+    let facts = facts.and_then(|facts| serde_json::from_str::<ProjectFacts>(&facts).ok());
+    Ok(facts.and_then(|facts| facts.key_check).as_ref() == Some(&under.key_check))
 }
 
 async fn apply(to: &mut impl Statements, commit: &Commit) -> Result<Outcome, sqlx::Error> {
