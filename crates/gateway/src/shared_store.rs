@@ -63,7 +63,7 @@ impl Gateway {
     /// Takes over what other instances have recorded about a request. Costs nothing if the store is
     /// not shared. If the store fails, the memory answers with what it knows.
     pub(crate) async fn ask_others(&self, request: &ParsedRequest) {
-        // Turns of sealed projects leave nothing in the memory, so nobody knows more about them.
+        // Turns of sealed projects leave nothing in the memory, so no instance knows more about them.
         if !self.memory.is_shared() || request.incoming.private {
             return;
         }

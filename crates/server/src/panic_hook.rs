@@ -17,7 +17,9 @@ fn describe(info: &PanicHookInfo<'_>) -> String {
     let thread = std::thread::current();
     let thread = thread.name().unwrap_or("without a name").to_owned();
     match info.location() {
-        Some(place) => format!("thread `{thread}` panicked at {place}; the message is not logged"),
+        Some(position) => {
+            format!("thread `{thread}` panicked at {position}; the message is not logged")
+        }
         None => format!("thread `{thread}` panicked; the message is not logged"),
     }
 }

@@ -97,7 +97,7 @@ pub struct SealedUnder {
 /// Changes that are written together, or not at all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Commit {
-    /// The project must still have this key. Until the commit is written, nobody can change it.
+    /// The project must still have this key. It cannot change until the commit is written.
     pub sealed_under: Option<SealedUnder>,
     /// New nodes. A node with a known id replaces it.
     pub nodes: Vec<Node>,

@@ -1,7 +1,7 @@
 //! Limits how often a passphrase or a name can be guessed: for each address, for each name at an
 //! address, and for each name at all addresses together.
 //!
-//! Nobody can lock a user out from one address: who fails there too often for a name is refused before the
+//! One address cannot lock a user out: a caller who fails there too often for a name is refused before the
 //! attempt counts for the name, and the name has more attempts than one address can use up. A guess that is
 //! spread over many addresses is limited by the name.
 //!

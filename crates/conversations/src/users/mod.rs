@@ -41,7 +41,7 @@ pub enum RegistrationRule {
     Open,
     /// Only the first user.
     First,
-    /// Nobody.
+    /// No one else, and no first user either.
     Closed,
 }
 
@@ -364,7 +364,7 @@ fn recovery(keys: &RecoveryKeys) -> Result<Credential, Problem> {
 fn registration_closed(rule: RegistrationRule) -> Problem {
     let detail = match rule {
         RegistrationRule::First => "only the first user may register at this server",
-        RegistrationRule::Open | RegistrationRule::Closed => "nobody may register at this server",
+        RegistrationRule::Open | RegistrationRule::Closed => "this server takes no registrations",
     };
     Problem::new(FaultKind::Forbidden, "registration-closed", detail)
         .hint("ask the operator, who can change `users.registration` and restart the server")

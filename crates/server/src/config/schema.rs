@@ -197,7 +197,7 @@ pub(super) const ROWS: &[Row] = &[
 
     available("users", Table, Unset, "[Users](users.md), who log in."),
     available("users.session", Duration, Toml(r#""30d""#), "How long a session lasts after the log-in. Use does not extend it."),
-    available("users.registration", OneOf(RegistrationRule::names), Toml(r#""open""#), "Who may register: everyone who reaches the server (`open`), only the first user (`first`), or nobody (`closed`)."),
+    available("users.registration", OneOf(RegistrationRule::names), Toml(r#""open""#), "Who may register: everyone who reaches the server (`open`), only the first user (`first`), or no one (`closed`)."),
 
     available("runs", Table, Unset, "Streamed replies of front ends, which clients can resume. `responses.limit` includes their size."),
     available("runs.log", Bool, Toml("true"), "Keep a log of each streamed reply. If false, a reply ends with its connection."),

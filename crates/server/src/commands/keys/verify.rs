@@ -77,8 +77,8 @@ fn read_chat_keys(file: &Path) -> Result<Vec<ChatKey>, Failure> {
     let keys = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
     let keys = keys.map(|(at, line)| {
         ChatKey::read(line).map_err(|cause| {
-            let place = format!("{}:{}", file.display(), at + 1);
-            Failure::Usage(format!("{place}: not a chat key (32 bytes in base64url): {cause}"))
+            let position = format!("{}:{}", file.display(), at + 1);
+            Failure::Usage(format!("{position}: not a chat key (32 bytes in base64url): {cause}"))
         })
     });
     keys.collect()
