@@ -71,16 +71,16 @@ pub(super) struct RequestCost {
 }
 
 /// A running server with its folder.
-struct Server {
-    guard: Guard,
-    address: SocketAddr,
+pub(super) struct Server {
+    pub(super) guard: Guard,
+    pub(super) address: SocketAddr,
 }
 
 /// One store, and the folder of the server in front of it.
-struct Subject<'a> {
-    name: &'static str,
-    folder: &'a Path,
-    database: Option<&'a str>,
+pub(super) struct Subject<'a> {
+    pub(super) name: &'static str,
+    pub(super) folder: &'a Path,
+    pub(super) database: Option<&'a str>,
 }
 
 impl Subject<'_> {
@@ -103,7 +103,7 @@ impl Bench<'_> {
         Ok(Measured { many_runs, requests })
     }
 
-    fn start(&self, subject: &Subject<'_>) -> Result<Server, Failure> {
+    pub(super) fn start(&self, subject: &Subject<'_>) -> Result<Server, Failure> {
         let address = ports::free()?;
         let config = subject.folder.join("throughline.toml");
         let store =
@@ -198,7 +198,7 @@ api_key = "bench"
         let path = format!("/api/projects/{context}/preview");
         let (mut assembly, mut plan) = (Vec::new(), Vec::new());
         for _ in 0..self.effort.requests {
-            let (head, _) = exchange(server.address, &path, r#"{"message":"And then?"}"#)?;
+            let (head, _) = exchange(server.address, &path, &[], r#"{"message":"And then?"}"#)?;
             let step = |name| step_of(&head, name).ok_or_else(|| format!("no times: {head}"));
             assembly.push(step("assembly")?);
             plan.push(step("plan")?);
@@ -259,7 +259,7 @@ fn fill(subject: &Subject<'_>, project: &str, nodes: usize) -> Result<(), Failur
 fn new_talk(address: SocketAddr) -> Result<String, Failure> {
     let project = new_project(address, &model_name(ANSWER_EVENTS, Writes::Blocks))?;
     let question = r#"{"message":"What do herons do when it rains for a week?"}"#;
-    let reply = call(address, &format!("/api/projects/{project}/chat"), question)?;
+    let reply = call(address, &format!("/api/projects/{project}/chat"), &[], question)?;
     match reply.contains(r#""reason":"completed""#) {
         true => Ok(project),
         false => Err(format!("the chat did not end well: {reply}")),
@@ -267,8 +267,16 @@ fn new_talk(address: SocketAddr) -> Result<String, Failure> {
 }
 
 fn new_project(address: SocketAddr, model: &str) -> Result<String, Failure> {
-    let body = format!(r#"{{"title":"Bench","model":"{model}"}}"#);
-    let reply = call(address, "/api/projects", &body)?;
+    create_project(address, &[], &format!(r#"{{"title":"Bench","model":"{model}"}}"#))
+}
+
+/// Creates a project and returns its id.
+pub(super) fn create_project(
+    address: SocketAddr,
+    headers: &[(&str, &str)],
+    body: &str,
+) -> Result<String, Failure> {
+    let reply = call(address, "/api/projects", headers, body)?;
     let project: Value =
         serde_json::from_str(&reply).map_err(|error| format!("not a project: {error}: {reply}"))?;
     let id = project["id"].as_str().ok_or_else(|| format!("no project: {reply}"))?;
@@ -276,7 +284,16 @@ fn new_project(address: SocketAddr, model: &str) -> Result<String, Failure> {
 }
 
 fn get(server: &Server, path: &str) -> Vec<u8> {
-    format!("GET {path} HTTP/1.1\r\nhost: {}\r\n\r\n", server.address).into_bytes()
+    get_with(server, path, &[])
+}
+
+pub(super) fn get_with(server: &Server, path: &str, headers: &[(&str, &str)]) -> Vec<u8> {
+    let headers = written(headers);
+    format!("GET {path} HTTP/1.1\r\nhost: {}\r\n{headers}\r\n", server.address).into_bytes()
+}
+
+fn written(headers: &[(&str, &str)]) -> String {
+    headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect()
 }
 
 fn post(server: &Server, path: &str, body: &str) -> Vec<u8> {
@@ -297,18 +314,29 @@ fn step_of(head: &str, name: &str) -> Option<Duration> {
 }
 
 /// Sends a request and returns the body of its reply.
-fn call(address: SocketAddr, path: &str, body: &str) -> Result<String, Failure> {
-    exchange(address, path, body).map(|(_, body)| body)
+pub(super) fn call(
+    address: SocketAddr,
+    path: &str,
+    headers: &[(&str, &str)],
+    body: &str,
+) -> Result<String, Failure> {
+    exchange(address, path, headers, body).map(|(_, body)| body)
 }
 
 /// Sends a request over a connection of its own; returns the head and the body of the reply. HTTP/1.0
 /// keeps the body in one piece.
-fn exchange(address: SocketAddr, path: &str, body: &str) -> Result<(String, String), Failure> {
+fn exchange(
+    address: SocketAddr,
+    path: &str,
+    headers: &[(&str, &str)],
+    body: &str,
+) -> Result<(String, String), Failure> {
+    let headers = written(headers);
     let exchange = || {
         let mut stream = TcpStream::connect(address)?;
         write!(
             stream,
-            "POST {path} HTTP/1.0\r\nhost: {address}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+            "POST {path} HTTP/1.0\r\nhost: {address}\r\n{headers}content-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
             body.len()
         )?;
         let mut reply = String::new();
