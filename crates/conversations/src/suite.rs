@@ -110,6 +110,7 @@ pub async fn check_store(store: &dyn Store) {
     project_keeps_its_nodes(store).await;
     path_is_read_in_pages(store).await;
     path_with_a_fork_at_each_node_is_read(store).await;
+    long_path_is_read_whole(store).await;
     branch_names_are_unique(store).await;
     concurrent_changes_do_not_undo_each_other(store).await;
     longest_names_are_found_again(store).await;
@@ -531,6 +532,24 @@ async fn path_with_a_fork_at_each_node_is_read(store: &dyn Store) {
     for id in ids {
         assert!(store.remove(&format!("{id}_sibling")).await.expect(OK), "{id}");
         assert!(store.remove(&id).await.expect(OK), "{id}");
+    }
+}
+
+/// The path is longer than what a store reads at a time, and has a fork there.
+async fn long_path_is_read_whole(store: &dyn Store) {
+    let ids: Vec<String> = (0..1_150).map(|at| format!("long_{at:04}")).collect();
+    let parent = |at: usize| at.checked_sub(1).map(|at| ids[at].as_str());
+    let mut nodes: Vec<Node> =
+        ids.iter().enumerate().map(|(at, id)| project_node(id, parent(at))).collect();
+    nodes.insert(100, project_node("long_0100_sibling", parent(100)));
+    let commit = Commit { nodes, ..Commit::default() };
+    assert_eq!(store.commit(commit).await.expect(OK), Outcome::Written);
+    for limit in [1_000, 1_001, 1_149, 9_000] {
+        let first = ids.len().saturating_sub(limit);
+        assert_eq!(path(store, "long_1149", limit).await, ids[first..], "{limit}");
+    }
+    for id in ids.iter().map(String::as_str).chain(["long_0100_sibling"]) {
+        assert!(store.remove(id).await.expect(OK), "{id}");
     }
 }
 

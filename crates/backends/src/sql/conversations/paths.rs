@@ -46,11 +46,27 @@ const MAX_RANGES: usize = 500;
 /// Nodes that a range must have on average. Shorter ones cost more than the way from parent to parent.
 const MIN_RANGE_NODES: u64 = 16;
 
+/// Nodes that one statement reads. Longer ranges are read in parts, two at a time, because the connections of
+/// a database work in parallel.
+const PART_NODES: u64 = 1_000;
+
 /// A part of a path: the nodes of a line from one depth to another.
 struct Range {
     line: String,
     first: u64,
     last: u64,
+}
+
+impl Range {
+    /// The same nodes in parts, oldest first.
+    fn parts(&self) -> impl Iterator<Item = Self> {
+        let starts = (self.first..=self.last).step_by(PART_NODES as usize);
+        starts.map(|first| Self {
+            line: self.line.clone(),
+            first,
+            last: self.last.min(first + PART_NODES - 1),
+        })
+    }
 }
 
 /// A path of a project as ranges, newest first.
@@ -90,24 +106,44 @@ impl<D: Database> SqlConversations<D> {
         let Some(Ranges { owner, project, ranges }) = Ranges::read(found)? else {
             return self.read_ancestors(id, limit, detail).await;
         };
+        let parts: Vec<Range> = ranges.iter().rev().flat_map(Range::parts).collect();
+        let mut path = Vec::new();
+        for two in parts.chunks(2) {
+            match two {
+                [first, second] => {
+                    let (first, second) = tokio::try_join!(
+                        self.read_range(first, detail),
+                        self.read_range(second, detail)
+                    )?;
+                    path.extend(first);
+                    path.extend(second);
+                }
+                one => {
+                    for range in one {
+                        path.extend(self.read_range(range, detail).await?);
+                    }
+                }
+            }
+        }
+        for node in &mut path {
+            node.owner.clone_from(&owner);
+            if let Some(inside) = &mut node.in_project {
+                inside.project.clone_from(&project);
+            }
+        }
+        Ok(from_last_hole(path))
+    }
+
+    /// The nodes of a range, oldest first, without their owner and their project.
+    async fn read_range(&self, range: &Range, detail: Detail) -> Result<Vec<Node>, sqlx::Error> {
         let statement = format!(
             "SELECT {PATH_NODE}{} FROM node
              WHERE line = $1 AND depth >= $2 AND depth <= $3 ORDER BY depth",
             rows::more_of_path_node(detail),
         );
-        let mut path = Vec::new();
-        for range in ranges.into_iter().rev() {
-            let values = values![range.line, range.first, range.last];
-            for row in self.database.read(&statement, values).await? {
-                let mut node = rows::path_node(row, detail)?;
-                node.owner.clone_from(&owner);
-                if let Some(inside) = &mut node.in_project {
-                    inside.project.clone_from(&project);
-                }
-                path.push(node);
-            }
-        }
-        Ok(from_last_hole(path))
+        let values = values![&*range.line, range.first, range.last];
+        let found = self.database.read(&statement, values).await?;
+        found.into_iter().map(|row| rows::path_node(row, detail)).collect()
     }
 
     /// The same from parent to parent. The database does not sort the nodes, because it would move all
