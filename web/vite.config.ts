@@ -1,0 +1,36 @@
+import { svelte } from "@sveltejs/vite-plugin-svelte";
+import { defineConfig } from "vitest/config";
+
+// The gateway that the development server forwards to.
+const gateway = process.env.GATEWAY ?? "http://127.0.0.1:8484";
+const paths = ["/api", "/admin", "/v1", "/v1beta", "/ndjson", "/runs", "/b", "/healthz", "/metrics"];
+const proxy = Object.fromEntries(
+  paths.map((path) => [
+    path,
+    {
+      target: gateway,
+      changeOrigin: true,
+      // The gateway compares `Origin` with its own address.
+      configure: (server: { on(event: string, call: (request: { removeHeader(name: string): void }) => void): void }) =>
+        server.on("proxyReq", (request) => request.removeHeader("origin")),
+    },
+  ]),
+);
+
+export default defineConfig(({ mode }) => ({
+  plugins: [svelte()],
+  // Tests mount components, so they need the browser's half of Svelte.
+  resolve: mode === "test" ? { conditions: ["browser"] } : {},
+  build: {
+    target: "es2022",
+    // The inspector's code is loaded with its page; nothing else is worth a request of its own.
+    modulePreload: { polyfill: false },
+    assetsInlineLimit: 0,
+    reportCompressedSize: false,
+    manifest: true,
+  },
+  worker: { format: "es" as const },
+  server: { proxy },
+  preview: { proxy },
+  test: { environment: "jsdom", include: ["tests/unit/**/*.test.ts"] },
+}));
