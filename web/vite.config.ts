@@ -1,4 +1,5 @@
 import { svelte } from "@sveltejs/vite-plugin-svelte";
+import type { Plugin } from "vite";
 import { defineConfig } from "vitest/config";
 
 // The gateway that the development server forwards to.
@@ -17,8 +18,19 @@ const proxy = Object.fromEntries(
   ]),
 );
 
+/** Lists all files for the service worker, which keeps them for times without a network. */
+function fileList(): Plugin {
+  return {
+    name: "file-list",
+    generateBundle(_options, bundle) {
+      const files = Object.keys(bundle).filter((name) => name.startsWith("assets/"));
+      this.emitFile({ type: "asset", fileName: "assets/files.json", source: JSON.stringify(files.map((name) => `/${name}`).sort()) });
+    },
+  };
+}
+
 export default defineConfig(({ mode }) => ({
-  plugins: [svelte()],
+  plugins: [svelte(), fileList()],
   // Tests mount components, so they need the browser's half of Svelte.
   resolve: mode === "test" ? { conditions: ["browser"] } : {},
   build: {
