@@ -1,3 +1,7 @@
+import { readFile, readdir, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { gzipSync } from "node:zlib";
+
 import { svelte } from "@sveltejs/vite-plugin-svelte";
 import type { Plugin } from "vite";
 import { defineConfig } from "vitest/config";
@@ -29,8 +33,25 @@ function fileList(): Plugin {
   };
 }
 
+/** Writes a compressed copy beside each file, which the program embeds too. */
+function compressed(): Plugin {
+  return {
+    name: "compressed",
+    apply: "build",
+    async closeBundle() {
+      const folder = this.environment.config.build.outDir;
+      for (const entry of await readdir(folder, { recursive: true, withFileTypes: true })) {
+        if (!entry.isFile() || !/\.(js|css|html|svg|json)$/.test(entry.name)) continue;
+        const path = join(entry.parentPath, entry.name);
+        const bytes = await readFile(path);
+        if (bytes.length > 1000) await writeFile(`${path}.gz`, gzipSync(bytes, { level: 9 }));
+      }
+    },
+  };
+}
+
 export default defineConfig(({ mode }) => ({
-  plugins: [svelte(), fileList()],
+  plugins: [svelte(), fileList(), compressed()],
   // Tests mount components, so they need the browser's half of Svelte.
   resolve: mode === "test" ? { conditions: ["browser"] } : {},
   build: {

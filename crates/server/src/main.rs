@@ -18,6 +18,8 @@ pub mod session_cookie;
 pub mod signals;
 pub mod stores;
 pub mod telemetry;
+#[cfg(feature = "web")]
+pub mod web_page;
 pub mod wiring;
 
 use std::process::ExitCode;

@@ -49,6 +49,8 @@ export interface TurnRecord {
   end: string;
   request_id?: string;
   error?: string;
+  /** The client's body, the body sent to the backend, and the reply; only if the server keeps them. */
+  asked?: string;
   sent?: string;
   received?: string;
 }
@@ -90,9 +92,10 @@ export async function* turnStream(signal: AbortSignal): AsyncGenerator<TurnRecor
   }
 }
 
-export const plan = (dialect: string, backend: string, body: string, path = "") => {
+export const plan = (dialect: string, backend: string, body: string, model: string) => {
   const query = new URLSearchParams({ dialect, backend });
-  if (path) query.set("path", path);
+  // Gemini's bodies do not name their model.
+  if (dialect === "gemini") query.set("model", model);
   return call<Plan>("POST", `/v1/plan?${query}`, { body });
 };
 

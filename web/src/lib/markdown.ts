@@ -32,7 +32,14 @@ const inlineMaths: TokenizerAndRendererExtension = {
   renderer: (token) => `<span class="maths" data-maths="inline">${escape(String(token.text))}</span>`,
 };
 
-const marked = new Marked({ gfm: true, breaks: false, async: false, extensions: [blockMaths, inlineMaths] });
+const marked = new Marked({
+  gfm: true,
+  breaks: false,
+  async: false,
+  extensions: [blockMaths, inlineMaths],
+  // Tags in a model's text are text. As HTML they would vanish.
+  renderer: { html: ({ text }) => escape(text) },
+});
 
 const ALLOWED = {
   USE_PROFILES: { html: true },
