@@ -45,12 +45,18 @@ export interface Turn {
   done?: { reason: string; nodeId: string | null; usage?: Usage };
 }
 
+/** Token counts. What a cache read or wrote is not part of `input`. */
 export interface Usage {
   input?: number;
   output?: number;
   thinking?: number;
   cache_read?: number;
   cache_write?: number;
+}
+
+/** All tokens that went in. */
+export function inputTokens(usage: Usage): number {
+  return (usage.input ?? 0) + (usage.cache_read ?? 0) + (usage.cache_write ?? 0);
 }
 
 export function newTurn(): Turn {
@@ -140,11 +146,19 @@ function addBlock(parts: Part[], block: Record<string, unknown>): void {
       parts.push({
         kind: "media",
         media: String(block.kind ?? "image"),
-        url: typeof block.url === "string" ? block.url : undefined,
+        url: mediaUrl(block),
         name: typeof block.name === "string" ? block.name : undefined,
       });
       break;
   }
+}
+
+/** The address of an image or file: its own, or its bytes as one. */
+function mediaUrl(block: Record<string, unknown>): string | undefined {
+  if (typeof block.url === "string") return block.url;
+  const source = block.source as { kind?: string; media_type?: string; data?: string; url?: string } | undefined;
+  if (source?.data && source.media_type) return `data:${source.media_type};base64,${source.data}`;
+  return source?.url;
 }
 
 /** The results of tool calls in the blocks of a node, by the ids of their calls. */

@@ -76,7 +76,9 @@ test("stored blocks give the same parts as the stream", () => {
     { type: "thinking", thinking: "One." },
     { type: "text", text: "A" },
     { type: "media", kind: "image", url: "data:image/png;base64,AA==", name: "a.png" },
+    { type: "media", kind: "image", source: { kind: "base64", media_type: "image/png", data: "AA==" } },
   ]);
-  expect(parts.map((part) => part.kind)).toEqual(["thinking", "text", "media"]);
+  expect(parts.map((part) => part.kind)).toEqual(["thinking", "text", "media", "media"]);
+  expect(parts.slice(2)).toMatchObject([{ url: "data:image/png;base64,AA==" }, { url: "data:image/png;base64,AA==" }]);
   expect(resultsOf([{ type: "tool_result", id: "c", content: "r", is_error: true }]).get("c")).toEqual({ text: "r", failed: true });
 });
