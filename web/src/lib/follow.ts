@@ -19,18 +19,24 @@ export interface Following {
   wait?: (attempt: number, signal: AbortSignal) => Promise<void>;
   /** Is told when the connection breaks, and when lines arrive again. */
   onConnection?: (connected: boolean) => void;
+  /** After so long without a line another connection is tried: a network may vanish without a word. */
+  silence?: number;
 }
+
+const MAX_SILENCE_MS = 30_000;
 
 /** Yields all lines after `after`, up to `done`. Throws a `FinalError`, or the reason of `signal`. */
 export async function* follow(following: Following, after = 0): AsyncGenerator<RunLine> {
-  const { connect, signal, wait = backOff, onConnection } = following;
+  const { connect, signal, wait = backOff, onConnection, silence = MAX_SILENCE_MS } = following;
   let last = after;
   let attempt = 0;
   for (;;) {
     signal.throwIfAborted();
     const begin = last;
+    const watch = new ConnectionWatch(signal, silence);
     try {
-      for await (const line of await connect(last, signal)) {
+      for await (const line of await connect(last, watch.signal)) {
+        watch.heard();
         // A server that repeats lines must not make us repeat them.
         if (line.seq <= begin) continue;
         if (attempt > 0) onConnection?.(true);
@@ -41,11 +47,44 @@ export async function* follow(following: Following, after = 0): AsyncGenerator<R
       }
     } catch (error) {
       if (signal.aborted || error instanceof FinalError) throw error;
+    } finally {
+      watch.end();
     }
+    // The model may just be silent, so nobody is told.
+    if (watch.wasSilent) continue;
     attempt += 1;
     onConnection?.(false);
     await wait(attempt, signal);
   }
+}
+
+/** Ends a connection if the browser goes offline, or if nothing arrives for too long. */
+class ConnectionWatch {
+  wasSilent = false;
+  private readonly controller = new AbortController();
+  private timer: ReturnType<typeof setTimeout> | undefined;
+  readonly signal: AbortSignal;
+
+  constructor(outer: AbortSignal, private readonly silence: number) {
+    this.signal = AbortSignal.any([outer, this.controller.signal]);
+    globalThis.addEventListener?.("offline", this.lose);
+    this.heard();
+  }
+
+  heard(): void {
+    clearTimeout(this.timer);
+    this.timer = setTimeout(() => {
+      this.wasSilent = true;
+      this.lose();
+    }, this.silence);
+  }
+
+  end(): void {
+    clearTimeout(this.timer);
+    globalThis.removeEventListener?.("offline", this.lose);
+  }
+
+  private readonly lose = () => this.controller.abort(new Error("the connection is lost"));
 }
 
 const FIRST_WAIT_MS = 250;

@@ -50,7 +50,9 @@ const VIEWS = {
   "inspector-detail": {
     path: () => "/inspector",
     ready: async (page) => {
-      await page.getByTestId("turn").nth(1).click();
+      const { turns } = (await server.api("GET", "/admin/turns?limit=100&bodies=false")).json();
+      const grown = turns.find((turn, at) => turn.client_dialect === "conversation" && turns.slice(at + 1).some((other) => other.lineage === turn.lineage));
+      await page.locator(`[data-turn="${grown.id}"]`).click();
       await page.getByText("cached prefix ends here").waitFor();
       await page.getByTestId("turn-plan").click();
       await page.getByTestId("plan-result").waitFor();
@@ -132,6 +134,28 @@ test("chat_is_used_with_the_keyboard_alone", async () => {
   await context.close();
 });
 
+/**
+ * Records how long tasks of the page's main thread take, in processor time: on a busy machine, the time that
+ * other programs take in between says nothing about the page.
+ */
+async function recordTasks(page) {
+  const session = await page.context().newCDPSession(page);
+  const events = [];
+  session.on("Tracing.dataCollected", ({ value }) => events.push(...value));
+  await session.send("Tracing.start", { transferMode: "ReportEvents", categories: "toplevel,__metadata" });
+  return {
+    longest: async () => {
+      const complete = new Promise((resolve) => session.once("Tracing.tracingComplete", resolve));
+      await session.send("Tracing.end");
+      await complete;
+      const mains = new Set(events.filter((event) => event.name === "thread_name" && event.args.name === "CrRendererMain").map((event) => `${event.pid} ${event.tid}`));
+      const tasks = events.filter((event) => event.ph === "X" && /RunTask/.test(event.name) && mains.has(`${event.pid} ${event.tid}`));
+      assert.ok(tasks.length > 100, `only ${tasks.length} tasks were recorded`);
+      return Math.max(...tasks.map((task) => task.tdur ?? 0)) / 1000;
+    },
+  };
+}
+
 test("long_thinking_streams_without_long_tasks", async () => {
   const slow = await startServer({ scenario, tokensPerSecond: 800 });
   try {
@@ -139,10 +163,8 @@ test("long_thinking_streams_without_long_tasks", async () => {
     await page.goto(slow.base);
     await page.getByTestId("open-thinking").check();
     await page.evaluate(() => {
-      globalThis.tasks = [];
       globalThis.frames = [];
       globalThis.shifts = 0;
-      new PerformanceObserver((list) => globalThis.tasks.push(...list.getEntries().map((entry) => entry.duration))).observe({ entryTypes: ["longtask"] });
       new PerformanceObserver((list) => {
         for (const entry of list.getEntries()) if (!entry.hadRecentInput) globalThis.shifts += entry.value;
       }).observe({ type: "layout-shift" });
@@ -151,7 +173,6 @@ test("long_thinking_streams_without_long_tasks", async () => {
     await page.getByTestId("send").click();
     await page.locator(".thinking-content").waitFor();
     await page.evaluate(() => {
-      globalThis.tasks.length = 0;
       globalThis.shifts = 0;
       const step = (time) => {
         globalThis.frames.push(time);
@@ -159,16 +180,17 @@ test("long_thinking_streams_without_long_tasks", async () => {
       };
       requestAnimationFrame(step);
     });
+    const tasks = await recordTasks(page);
     // Eight seconds of 200 deltas each second.
     await page.waitForFunction(() => globalThis.frames.at(-1) - globalThis.frames[0] > 8000, null, { timeout: 60_000 });
-    const { tasks, frames, shifts, deltas } = await page.evaluate(() => ({
-      tasks: globalThis.tasks,
+    const longest = await tasks.longest();
+    const { frames, shifts, deltas } = await page.evaluate(() => ({
       shifts: globalThis.shifts,
       frames: globalThis.frames.length / ((globalThis.frames.at(-1) - globalThis.frames[0]) / 1000),
       deltas: document.querySelector(".thinking-content").textContent.length,
     }));
-    console.log(`${frames.toFixed(1)} frames per second, long tasks: ${JSON.stringify(tasks)}, layout shift ${shifts.toFixed(4)}, ${deltas} characters`);
-    assert.deepEqual(tasks, [], "long tasks");
+    console.log(`${frames.toFixed(1)} frames per second, longest task ${longest.toFixed(1)} ms, layout shift ${shifts.toFixed(4)}, ${deltas} characters`);
+    assert.ok(longest < 50, `a task took ${longest} ms`);
     assert.ok(shifts < 0.02, `layout shift ${shifts}`);
     await page.getByTestId("stop").click();
     await context.close();

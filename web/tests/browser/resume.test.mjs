@@ -5,7 +5,7 @@ import { after, before, test } from "node:test";
 
 import { answered, makeConversation, openPage, say, shot, startBrowser, startServer } from "./harness.mjs";
 
-const WORDS = Array.from({ length: 400 }, (_, at) => `w${at}`).join(" ");
+const WORDS = Array.from({ length: 400 }, (_, at) => `w${at}.`).join(" ");
 const scenario = `
 [[step]]
 when = { contains = "long one" }
@@ -15,7 +15,7 @@ say = [{ thinking = "${WORDS}" }, { text = "${WORDS}" }]
 let server;
 let browser;
 before(async () => {
-  server = await startServer({ scenario, tokensPerSecond: 250 });
+  server = await startServer({ scenario, tokensPerSecond: 150 });
   browser = await startBrowser();
 });
 after(async () => {
@@ -43,7 +43,7 @@ async function begin(page) {
   await page.getByTestId("send").click();
   await page.locator(".thinking-section.streaming").waitFor();
   await page.locator(".thinking-header").click();
-  await page.waitForFunction(() => document.querySelector(".thinking-content")?.textContent.includes("w40 "));
+  await page.waitForFunction(() => document.querySelector(".thinking-content")?.textContent.includes("w40."));
 }
 
 test("reload_in_the_middle_of_an_answer_resumes_it", async () => {
@@ -88,7 +88,7 @@ test("page_of_another_machine_follows_the_answer", async () => {
   const { page, context } = await open(`/p/${id}`);
   await page.getByTestId("regenerate").waitFor();
   const answer = server.api("POST", `/api/projects/${id}/chat`, { message: "the long one", thinking: "low" });
-  await page.locator(".thinking-section.streaming").waitFor();
+  await page.getByTestId("stop").waitFor();
   await answer;
   await checkWhole(page);
   await context.close();

@@ -101,6 +101,43 @@ describe("follow", () => {
     await expect(collect(follow({ connect: never, signal: stop.signal, wait }))).rejects.toThrow();
   });
 
+  /** Connections that give one line and then hang until they are aborted. */
+  function hanging() {
+    const { log } = brokenRun([]);
+    let calls = 0;
+    const connect = async (after: number, within: AbortSignal) => {
+      calls += 1;
+      const rest = log.filter((line) => line.seq > after);
+      return (async function* () {
+        if (calls > 2) {
+          yield* rest;
+          return;
+        }
+        yield rest[0] as RunLine;
+        await new Promise((_resolve, reject) => within.addEventListener("abort", () => reject(within.reason)));
+      })();
+    };
+    return { log, connect };
+  }
+
+  test("connects again after silence, without a report", async () => {
+    const { log, connect } = hanging();
+    const states: boolean[] = [];
+    const lines = await collect(follow({ connect, signal, wait, silence: 10, onConnection: (up) => states.push(up) }));
+    expect(lines).toEqual(log);
+    expect(states).toEqual([]);
+  });
+
+  test("drops its connection when the browser goes offline", async () => {
+    const { log, connect } = hanging();
+    const lines: RunLine[] = [];
+    for await (const line of follow({ connect, signal, wait })) {
+      lines.push(line);
+      queueMicrotask(() => dispatchEvent(new Event("offline")));
+    }
+    expect(lines).toEqual(log);
+  });
+
   test("waits longer each time, up to ten seconds", () => {
     expect(waitingTime(1, 0)).toBe(125);
     expect(waitingTime(1, 1)).toBe(250);
