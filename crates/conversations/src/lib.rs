@@ -19,6 +19,7 @@ mod copy;
 pub mod front_doors;
 pub mod in_memory;
 mod in_memory_users;
+mod path_suite;
 pub mod projects;
 pub mod responses;
 pub mod runs;

@@ -1,4 +1,4 @@
-//! A gateway without backends, for tests of what stands behind it.
+//! A gateway without backends, for tests of conversations.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -226,39 +226,43 @@ async fn start_run(
 /// last two jumps of its parent together if those are equally long. So jumps of all lengths follow
 /// each other, and the way to any node before it has few steps. It continues the line of its parent
 /// unless another child does.
+const PUT_NODE: &str =
+    "INSERT INTO node (id, parent, owner, created, expires, open, size, sealed, project, facts,
+        has_thinking, thinking_token_count, encrypted_thinking_content,
+        encrypted_thinking_signature, depth, jump, line)
+     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14,
+        CASE WHEN $9 IS NOT NULL THEN
+            coalesce((SELECT depth + 1 FROM node WHERE id = $2), 0)
+        END,
+        CASE WHEN $9 IS NOT NULL THEN (
+            SELECT CASE WHEN parent.depth - far.depth = far.depth - farther.depth
+                THEN far.jump ELSE parent.id END
+            FROM node AS parent
+            LEFT JOIN node AS far ON far.id = parent.jump
+            LEFT JOIN node AS farther ON farther.id = far.jump
+            WHERE parent.id = $2
+        ) END,
+        CASE WHEN $9 IS NOT NULL THEN coalesce((
+            SELECT parent.line FROM node AS parent WHERE parent.id = $2 AND NOT EXISTS (
+                SELECT 1 FROM node AS child WHERE child.line = parent.line
+                AND child.depth = parent.depth + 1 AND child.id <> $1
+            )
+        ), $1) END)
+     ON CONFLICT (id) DO UPDATE SET parent = $2, owner = $3, created = $4, expires = $5,
+        open = $6, size = node.size - length(node.sealed) + $7, sealed = $8, project = $9,
+        facts = $10, has_thinking = $11, thinking_token_count = $12,
+        encrypted_thinking_content = $13, encrypted_thinking_signature = $14,
+        depth = excluded.depth, jump = excluded.jump,
+        line = CASE WHEN node.line IS NOT NULL AND node.parent IS NOT DISTINCT FROM $2
+            THEN node.line ELSE excluded.line END";
+
+/// Inserts or replaces a node, with its names and its provider's reply.
 async fn put_node(to: &mut impl Statements, node: &Node) -> Result<(), sqlx::Error> {
     let outside = ProjectNode::default();
     let inside = node.in_project.as_ref();
     let known = inside.unwrap_or(&outside);
     to.execute(
-        "INSERT INTO node (id, parent, owner, created, expires, open, size, sealed, project, facts,
-            has_thinking, thinking_token_count, encrypted_thinking_content,
-            encrypted_thinking_signature, depth, jump, line)
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14,
-            CASE WHEN $9 IS NOT NULL THEN
-                coalesce((SELECT depth + 1 FROM node WHERE id = $2), 0)
-            END,
-            CASE WHEN $9 IS NOT NULL THEN (
-                SELECT CASE WHEN parent.depth - far.depth = far.depth - farther.depth
-                    THEN far.jump ELSE parent.id END
-                FROM node AS parent
-                LEFT JOIN node AS far ON far.id = parent.jump
-                LEFT JOIN node AS farther ON farther.id = far.jump
-                WHERE parent.id = $2
-            ) END,
-            CASE WHEN $9 IS NOT NULL THEN coalesce((
-                SELECT parent.line FROM node AS parent WHERE parent.id = $2 AND NOT EXISTS (
-                    SELECT 1 FROM node AS child WHERE child.line = parent.line
-                    AND child.depth = parent.depth + 1 AND child.id <> $1
-                )
-            ), $1) END)
-         ON CONFLICT (id) DO UPDATE SET parent = $2, owner = $3, created = $4, expires = $5,
-            open = $6, size = node.size - length(node.sealed) + $7, sealed = $8, project = $9,
-            facts = $10, has_thinking = $11, thinking_token_count = $12,
-            encrypted_thinking_content = $13, encrypted_thinking_signature = $14,
-            depth = excluded.depth, jump = excluded.jump,
-            line = CASE WHEN node.line IS NOT NULL AND node.parent IS NOT DISTINCT FROM $2
-                THEN node.line ELSE excluded.line END",
+        PUT_NODE,
         values![
             &*node.id,
             node.parent.clone(),
