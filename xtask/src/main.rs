@@ -46,6 +46,7 @@ Usage: cargo xtask COMMAND
   bench-conversations
                      measure stored conversations on SQLite and Postgres
      --quick         fewer nodes and runs
+     --sealed        only sealed projects beside managed ones
   bench-proxy        compare the gateway with nginx
      --quick         one short round for each case
      --case NAME     run only this case; may be given several times

@@ -1,7 +1,13 @@
 //! Runs the suite of every store on SQLite files.
 
+use std::path::Path;
+
+use sqlx::migrate::Migrator;
+use sqlx::sqlite::SqliteConnectOptions;
+use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor};
 use throughline_backends::sqlite::{SqliteConversations, SqliteStore};
 use throughline_canonical::BlockKey;
+use throughline_conversations::store::{Detail, NodeStore, Piece, ProjectStore, RunStore};
 use throughline_gateway::thinking::store::{BlockStatus, Change, Store, StoredBlock, suite};
 use throughline_gateway::thinking::{LineageId, SessionTag};
 
@@ -48,6 +54,74 @@ async fn conversation_store_passes_the_suite() {
     let path = folder.path().join("throughline.db");
     let store = SqliteConversations::open(&path).await.unwrap();
     throughline_conversations::suite::check_store(&store).await;
+}
+
+/// A file whose tables are those of an earlier version, with a forked project and a stored response.
+async fn write_older_file(folder: &Path, file: &Path) {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/sqlite/conversations/migrations");
+    let older = folder.join("older");
+    std::fs::create_dir(&older).unwrap();
+    for entry in std::fs::read_dir(source).unwrap() {
+        let entry = entry.unwrap();
+        if entry.file_name().to_str().unwrap() < "0009" {
+            std::fs::copy(entry.path(), older.join(entry.file_name())).unwrap();
+        }
+    }
+    let options = SqliteConnectOptions::new().filename(file).create_if_missing(true);
+    let mut connection = options.connect().await.unwrap();
+    Migrator::new(&*older).await.unwrap().run(&mut connection).await.unwrap();
+    for (id, parent, depth) in [
+        ("a", "NULL", 0),
+        ("b", "'a'", 1),
+        ("c", "'b'", 2),
+        ("d", "'b'", 2),
+        ("e", "'d'", 3),
+        ("f", "'c'", 3),
+    ] {
+        let row = format!(
+            "INSERT INTO node (id, parent, owner, created, open, size, sealed, project, facts, depth)
+             VALUES ('{id}', {parent}, 'ada', 1, 0, 1, x'07', 'p', '{{}}', {depth})"
+        );
+        connection.execute(AssertSqlSafe(row)).await.unwrap();
+    }
+    let response = "INSERT INTO node (id, owner, created, expires, open, size, sealed)
+        VALUES ('r', 'ada', 1, 9, 0, 100, x'08')";
+    for statement in [
+        response,
+        "INSERT INTO node_name (node, name) VALUES ('r', 'item')",
+        "INSERT INTO raw_response (node, raw_response) VALUES ('c', x'09')",
+        "INSERT INTO run (id, owner, scope, instance, epoch, status, created, sealed)
+            VALUES ('r', 'ada', 'response', 'one', 1, 'running', 1, x'')",
+        "INSERT INTO log (run, first, last, sealed) VALUES ('r', 1, 2, x'0a')",
+    ] {
+        connection.execute(statement).await.unwrap();
+    }
+    connection.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn older_file_keeps_its_content_and_its_paths() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("throughline.db");
+    write_older_file(folder.path(), &file).await;
+    let store = SqliteConversations::open(&file).await.unwrap();
+    assert_eq!(store.applied(), 2);
+    for (head, ids) in [("f", "abcf"), ("e", "abde"), ("c", "abc"), ("a", "a")] {
+        let path = store.path(head, 9, Detail::Whole).await.unwrap();
+        let found: String = path.iter().map(|node| node.id.as_str()).collect();
+        assert_eq!(found, ids);
+        assert!(path.iter().all(|node| node.sealed == [7] && node.owner == "ada"), "{path:?}");
+    }
+    assert_eq!(store.raw("c").await.unwrap(), Some(vec![9]));
+    assert_eq!(store.named("ada", "item").await.unwrap().unwrap().id, "r");
+    let piece = Piece { first: 1, last: 2, continues: false, sealed: vec![10] };
+    assert_eq!(store.log_outline("r", 9).await.unwrap(), [piece]);
+    // The bytes of stored responses are still counted, and a response is removed with its log.
+    assert_eq!(store.trim(1, 101).await.unwrap(), 0);
+    assert_eq!(store.trim(1, 99).await.unwrap(), 1);
+    assert_eq!(store.logged("r", None, 9).await.unwrap(), []);
+    assert_eq!(store.named("ada", "item").await.unwrap(), None);
+    assert_eq!(store.count_nodes("p").await.unwrap(), 6);
 }
 
 #[tokio::test]

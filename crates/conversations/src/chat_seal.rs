@@ -14,12 +14,12 @@ use serde::de::DeserializeOwned;
 use throughline_gateway::thinking::random;
 use throughline_gateway::thinking::store::StoreError;
 use throughline_sealing::{
-    ChatKey, FieldPath, Keyring, OpenError, envelope, is_envelope, unwrap_key,
+    ChatKey, FieldPath, KeyCheck, Keyring, OpenError, envelope, is_envelope, unwrap_key,
 };
 use tokio::sync::watch;
 
-use crate::sealed_store::{SealedKind, open_with_keyring, unreadable};
-use crate::store::PreviousKey;
+use crate::sealed_store::{InvalidContent, SealedKind, open_with_keyring, unreadable};
+use crate::store::{PreviousKey, SealedUnder};
 
 /// The bytes with which the sealed fields of a row begin: two letters and a version.
 const MAGIC: [u8; 3] = *b"TF\x01";
@@ -113,16 +113,37 @@ impl ChatSeal {
         Ok(Self { chat: chat.to_owned(), keys, keyring: None, revoked })
     }
 
+    /// Opens fields of a sealed project with any of these keys. It cannot seal: there may be none.
+    pub(crate) fn for_reading(chat: &str, keys: Vec<ChatKey>) -> Self {
+        Self { chat: chat.to_owned(), keys, keyring: None, revoked: None }
+    }
+
+    /// The key with this check.
+    pub(crate) fn key(&self, check: KeyCheck) -> Option<&ChatKey> {
+        self.keys.iter().find(|key| key.key_check() == check)
+    }
+
     /// Whether the key belongs to the client. Then each field is stored so that the client can open it.
     pub fn is_clients(&self) -> bool {
         self.keyring.is_none()
+    }
+
+    /// What a commit with contents of this seal depends on. `None` if the server has the key.
+    pub(crate) fn sealed_under(&self) -> Option<SealedUnder> {
+        let key_check = self.present_key()?.to_string();
+        Some(SealedUnder { project: self.chat.clone(), key_check })
+    }
+
+    /// The check of the client's key that seals.
+    pub(crate) fn present_key(&self) -> Option<KeyCheck> {
+        self.keys.first().filter(|_| self.is_clients()).map(ChatKey::key_check)
     }
 
     /// Waits until the key may not be used any more.
     pub async fn revoked(&self) {
         match self.revoked.clone() {
             Some(mut revoked) => {
-                // A lease that expires drops its sender. What has begun may end then.
+                // A lease that expires drops its sender. A run that has begun may still end.
                 if revoked.wait_for(|revoked| *revoked).await.is_err() {
                     pending::<()>().await;
                 }
@@ -151,8 +172,7 @@ impl ChatSeal {
             return open_with_keyring(keyring, kind, id, sealed);
         }
         let opened = envelope::key_id(sealed).and_then(|key_id| {
-            let key = self.keys.iter().find(|key| key.key_check() == key_id);
-            let key = key.ok_or(OpenError::WrongKey(key_id))?;
+            let key = self.key(key_id).ok_or(OpenError::WrongKey(key_id))?;
             key.open(self.path(&field.name(), node), sealed)
         });
         opened.map_err(|cause| unreadable(id, cause.into()))
@@ -166,7 +186,11 @@ impl ChatSeal {
         sealed: &[u8],
     ) -> Result<T, StoreError> {
         let bytes = self.open(field, node, sealed)?;
-        serde_json::from_slice(&bytes).map_err(|cause| unreadable(node, cause.into()))
+        let read = serde_json::from_slice(&bytes);
+        read.map_err(|cause| {
+            let id = if node.is_empty() { &self.chat } else { node };
+            unreadable(id, InvalidContent::new(&field.name(), &cause).into())
+        })
     }
 
     fn path<'a>(&'a self, field: &'a str, node: &'a str) -> FieldPath<'a> {
@@ -200,6 +224,17 @@ impl<'a> SealedFields<'a> {
     pub fn get(&self, field: Field) -> Option<&[u8]> {
         let name = field.name();
         self.0.iter().find(|(known, _)| *known == name).map(|(_, envelope)| &**envelope)
+    }
+
+    /// The names of all fields.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(|(name, _)| &**name)
+    }
+
+    /// The beginning of the first envelope, from the first bytes of a row.
+    pub(crate) fn first_envelope(bytes: &[u8]) -> Option<&[u8]> {
+        let (length, rest) = bytes.strip_prefix(&MAGIC)?.split_first()?;
+        rest.get(usize::from(*length) + size_of::<u32>()..)
     }
 
     /// Writes the fields.
@@ -236,6 +271,7 @@ mod tests {
     use throughline_sealing::{Purpose, wrap_key};
 
     use super::*;
+    use crate::projects::content::NodeContent;
 
     fn sealed(chat: &str, key: u8) -> ChatSeal {
         ChatSeal::sealed(chat, ChatKey::new([key; 32]), &[], None).unwrap()
@@ -274,6 +310,20 @@ mod tests {
         let new = seal.seal(Field::Node, "n1", b"{}");
         assert!(is_envelope(&new) && !is_envelope(&old));
         assert!(sealed("p1", 1).open(Field::Node, "n1", &old).is_err());
+    }
+
+    /// Covers: X-24
+    #[test]
+    fn error_about_content_does_not_quote_it() {
+        let seal = sealed("p1", 1);
+        for text in ["{\"blocks\": \"secretmark\"}", "\"secretmark\"", "{\"secretmark"] {
+            let envelope = seal.seal(Field::Node, "n1", text.as_bytes());
+            let opened = seal.open_json::<NodeContent>(Field::Node, "n1", &envelope);
+            let error = opened.expect_err("not a node");
+            let shown = format!("{error} {error:?} {} {:?}", error.cause, error.cause);
+            assert!(!shown.contains("secretmark"), "{shown}");
+            assert!(shown.contains("`node`") && shown.contains("line 1, column"), "{shown}");
+        }
     }
 
     /// Covers: X-17

@@ -11,8 +11,8 @@ use throughline_gateway::unix_ms;
 
 use crate::in_memory_users::Users;
 use crate::store::{
-    Branch, Changed, Commit, LogPiece, Move, Node, NodeFacts, NodeStore, Outcome, Page, Piece,
-    Project, ProjectStore, Reference, Run, RunEnd, RunStatus, RunStore,
+    Branch, Changed, Commit, Detail, LogPiece, Move, Node, NodeFacts, NodeStore, Outcome, Page,
+    Piece, Project, ProjectStore, Reference, Run, RunEnd, RunStatus, RunStore, SealedUnder,
 };
 
 /// A conversation store in RAM.
@@ -42,11 +42,11 @@ pub(crate) struct Contents {
 }
 
 impl Contents {
-    fn path(&self, id: &str, most: usize) -> Vec<Node> {
+    fn path(&self, id: &str, most: usize, detail: Detail) -> Vec<Node> {
         let mut path = Vec::new();
         let mut next = self.nodes.get(id);
         while let Some(node) = next.filter(|_| path.len() < most) {
-            path.push(node.clone());
+            path.push(node.clone().with_detail(detail));
             next = node.parent.as_ref().and_then(|id| self.nodes.get(id));
         }
         path.reverse();
@@ -54,13 +54,19 @@ impl Contents {
     }
 
     fn commit(&mut self, commit: Commit) -> Outcome {
-        let Commit { nodes, reference, moves, start, end } = commit;
+        let Commit { sealed_under, nodes, reference, moves, start, end } = commit;
         // A repeated request finds its run, whatever has changed since.
         if let Some(run) = &start
             && let Some(name) = &run.name
             && let Some(known) = self.named_run(&run.owner, &run.scope, name)
         {
             return Outcome::Repeated { run: known.id.clone() };
+        }
+        if let Some(SealedUnder { project, key_check }) = &sealed_under {
+            let project = self.projects.get(project);
+            if project.and_then(|project| project.facts.key_check.as_ref()) != Some(key_check) {
+                return Outcome::KeyChanged;
+            }
         }
         let ending = end.as_ref().map(|end| end.run.clone());
         if let Some(reference) = reference
@@ -348,17 +354,22 @@ impl NodeStore for InMemory {
         ready(newest.cloned())
     }
 
-    fn path(&self, id: &str, most: usize) -> StoreFuture<'_, Vec<Node>> {
-        ready(self.contents.lock().path(id, most))
+    fn path(&self, id: &str, most: usize, detail: Detail) -> StoreFuture<'_, Vec<Node>> {
+        ready(self.contents.lock().path(id, most, detail))
     }
 
     fn path_ids(&self, id: &str, most: usize) -> StoreFuture<'_, Vec<String>> {
-        let path = self.contents.lock().path(id, most);
+        let path = self.contents.lock().path(id, most, Detail::Content);
         ready(path.into_iter().map(|node| node.id).collect())
     }
 
-    fn path_page(&self, id: &str, page: Page) -> StoreFuture<'_, Option<Vec<Node>>> {
-        let path = self.contents.lock().path(id, usize::MAX);
+    fn path_page(
+        &self,
+        id: &str,
+        page: Page,
+        detail: Detail,
+    ) -> StoreFuture<'_, Option<Vec<Node>>> {
+        let path = self.contents.lock().path(id, usize::MAX, detail);
         let first = match page.after {
             None => Some(0),
             Some(after) => path.iter().position(|node| node.id == after).map(|at| at + 1),
@@ -444,6 +455,14 @@ impl ProjectStore for InMemory {
 
     fn branches(&self, project: &str) -> StoreFuture<'_, Vec<Reference>> {
         ready(self.contents.lock().branches(project))
+    }
+
+    fn key_checks(&self, ids: &[String]) -> StoreFuture<'_, Vec<(String, Option<String>)>> {
+        let contents = self.contents.lock();
+        let known = ids.iter().filter_map(|id| contents.projects.get(id));
+        let checks = known.map(|project| (project.id.clone(), project.facts.key_check.clone()));
+        let checks = checks.collect();
+        Box::pin(std::future::ready(Ok(checks)))
     }
 
     fn change_project(&self, from: Project, to: Project) -> StoreFuture<'_, Changed> {
@@ -554,7 +573,7 @@ impl RunStore for InMemory {
         ready(written)
     }
 
-    fn logged(&self, run: &str, after: Option<u64>) -> StoreFuture<'_, Vec<Piece>> {
+    fn logged(&self, run: &str, after: Option<u64>, limit: usize) -> StoreFuture<'_, Vec<Piece>> {
         #[cfg(test)]
         if self.read_fails() {
             let (what, cause) = ("cannot read a log".to_owned(), "the database is lost".into());
@@ -563,7 +582,19 @@ impl RunStore for InMemory {
         let contents = self.contents.lock();
         let log = contents.logs.get(run).into_iter().flatten();
         let later = log.filter(|piece| after.is_none_or(|after| piece.last > after));
-        ready(later.cloned().collect())
+        ready(later.take(limit).cloned().collect())
+    }
+
+    fn log_outline(&self, run: &str, before: u64) -> StoreFuture<'_, Vec<Piece>> {
+        let contents = self.contents.lock();
+        let log = contents.logs.get(run).into_iter().flatten();
+        let needed = log.filter(|piece| piece.first < before && !piece.continues);
+        ready(needed.cloned().collect())
+    }
+
+    fn last_logged(&self, run: &str) -> StoreFuture<'_, Option<u64>> {
+        let contents = self.contents.lock();
+        ready(contents.logs.get(run).and_then(|log| log.last()).map(|piece| piece.last))
     }
 
     fn ask_stop(&self, id: &str) -> StoreFuture<'_, bool> {

@@ -79,6 +79,15 @@ impl UserStore for InMemory {
         ready(true)
     }
 
+    fn add_first_user(&self, user: User) -> StoreFuture<'_, bool> {
+        let mut users = self.users.lock();
+        let is_first = users.users.is_empty();
+        if is_first {
+            users.users.insert(user.id.clone(), user);
+        }
+        ready(is_first)
+    }
+
     fn user(&self, id: &str) -> StoreFuture<'_, Option<User>> {
         ready(self.users.lock().users.get(id).cloned())
     }

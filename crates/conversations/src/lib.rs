@@ -11,7 +11,8 @@
 //! - [`projects`]: conversations as trees with branches;
 //! - [`threads`]: message threads of the Anthropic dialect, with any backend;
 //! - [`tool_loop`]: models call tools of MCP servers until they have answered;
-//! - [`users`]: people with a name, who log in.
+//! - [`users`]: people with a name, who log in;
+//! - [`verify`]: judges stored rows, for the command `keys`.
 
 mod body;
 pub mod chat_seal;
@@ -19,16 +20,20 @@ mod copy;
 pub mod front_doors;
 pub mod in_memory;
 mod in_memory_users;
+mod path_suite;
 pub mod projects;
 pub mod responses;
 pub mod runs;
 pub mod sealed_store;
 pub mod store;
 pub mod suite;
+#[cfg(test)]
+mod test_gateway;
 pub mod threads;
 pub mod tool_loop;
 mod user_suite;
 pub mod users;
+pub mod verify;
 pub mod watched_store;
 
 pub use body::Answer;

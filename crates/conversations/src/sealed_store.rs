@@ -8,19 +8,23 @@ use std::time::Duration;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_json::error::Category;
 use throughline_canonical::{Fault, FaultKind};
 use throughline_gateway::thinking::health::StoreHealth;
 use throughline_gateway::thinking::random;
 use throughline_gateway::thinking::store::StoreError;
 use throughline_gateway::unix_ms;
-use throughline_sealing::{Keyring, Purpose, SealError};
+use throughline_sealing::{Keyring, OpenError, Purpose, SealError};
 use tokio::sync::Notify;
 
-use crate::store::{Node, Store};
+use crate::store::{Detail, Node, Store};
 use crate::watched_store::WatchedStore;
 
 /// The name of the store in metrics and in the log.
 const STORE: &str = "responses";
+/// The code of a fault about a stored value that does not open: it was damaged or moved, and a retry does
+/// not help.
+pub(crate) const UNREADABLE: &str = "unreadable";
 /// How many turns of a history are loaded.
 const MAX_TURNS: usize = 10_000;
 /// How often expired turns are evicted.
@@ -80,7 +84,41 @@ pub(crate) fn expires(now: u64, time: Duration) -> u64 {
 #[allow(clippy::needless_pass_by_value, reason = "it is an argument of map_err")]
 pub(crate) fn fault(error: StoreError) -> Fault {
     tracing::error!(error = &error as &dyn std::error::Error, "{error}");
-    Fault::new(FaultKind::Internal, "the conversation store failed; see the server's log")
+    let cause = &error.cause;
+    // These causes say nothing about contents.
+    match cause.is::<OpenError>() || cause.is::<SealError>() || cause.is::<InvalidContent>() {
+        true => Fault::new(FaultKind::Internal, format!("{error}: {cause}")).with_code(UNREADABLE),
+        false => {
+            let message = "the conversation store failed; see the server's log";
+            Fault::new(FaultKind::Internal, message)
+        }
+    }
+}
+
+/// An opened value is not what its field holds. A message of the parser would quote the content, so only
+/// the place is known.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the opened field `{field}` is not valid: a {category} error at line {line}, column {column}"
+)]
+pub struct InvalidContent {
+    field: String,
+    category: &'static str,
+    line: usize,
+    column: usize,
+}
+
+impl InvalidContent {
+    /// The place of an error in the JSON of a field.
+    pub(crate) fn new(field: &str, error: &serde_json::Error) -> Self {
+        let category = match error.classify() {
+            Category::Io => "read",
+            Category::Syntax => "syntax",
+            Category::Data => "data",
+            Category::Eof => "length",
+        };
+        Self { field: field.to_owned(), category, line: error.line(), column: error.column() }
+    }
 }
 
 /// The kind of a sealed value, so that no value can replace one of another kind.
@@ -102,6 +140,22 @@ pub enum SealedKind {
     Signatures,
     /// The provider's reply of a node, compressed.
     Raw,
+}
+
+impl SealedKind {
+    /// The name that its associated data begins with. It must never change.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Node => "node",
+            Self::Reference => "reference",
+            Self::Log(_) => "log",
+            Self::Project => "project",
+            Self::Run => "run",
+            Self::Thinking => "thinking",
+            Self::Signatures => "signatures",
+            Self::Raw => "raw",
+        }
+    }
 }
 
 impl SealedStore {
@@ -142,7 +196,8 @@ impl SealedStore {
         sealed: &[u8],
     ) -> Result<T, StoreError> {
         let bytes = self.open_bytes(kind, id, sealed)?;
-        serde_json::from_slice(&bytes).map_err(|cause| unreadable(id, cause.into()))
+        let read = serde_json::from_slice(&bytes);
+        read.map_err(|cause| unreadable(id, InvalidContent::new(kind.name(), &cause).into()))
     }
 
     /// Opens the bytes of an id.
@@ -199,7 +254,7 @@ impl SealedStore {
         owner: &str,
         id: &str,
     ) -> Result<Option<Ancestry<T>>, Fault> {
-        let nodes = self.store.path(id, MAX_TURNS).await.map_err(fault)?;
+        let nodes = self.store.path(id, MAX_TURNS, Detail::Content).await.map_err(fault)?;
         let all_owned = nodes.iter().all(|node| node.owner == owner);
         if !all_owned || !nodes.last().is_some_and(is_live) {
             return Ok(None);
@@ -270,14 +325,8 @@ pub(crate) fn unreadable(id: &str, cause: Box<dyn std::error::Error + Send + Syn
 
 fn associated_data(kind: SealedKind, id: &str) -> Vec<u8> {
     match kind {
-        SealedKind::Node => format!("node {id}"),
-        SealedKind::Reference => format!("reference {id}"),
-        SealedKind::Log(first) => format!("log {first} {id}"),
-        SealedKind::Project => format!("project {id}"),
-        SealedKind::Run => format!("run {id}"),
-        SealedKind::Thinking => format!("thinking {id}"),
-        SealedKind::Signatures => format!("signatures {id}"),
-        SealedKind::Raw => format!("raw {id}"),
+        SealedKind::Log(first) => format!("{} {first} {id}", kind.name()),
+        _ => format!("{} {id}", kind.name()),
     }
     .into_bytes()
 }

@@ -2,15 +2,16 @@
 
 use std::time::Duration;
 
+use crate::path_suite::check_paths;
 use crate::store::{
-    Branch, BranchFacts, Changed, Commit, LogPiece, MAX_STORED_NAME, Move, Node, NodeFacts,
+    Branch, BranchFacts, Changed, Commit, Detail, LogPiece, MAX_STORED_NAME, Move, Node, NodeFacts,
     NodeRole, NodeStatus, Outcome, Page, Piece, Project, ProjectFacts, ProjectNode, Reference, Run,
     RunEnd, RunStatus, Store,
 };
 use crate::user_suite::{check_members, check_users};
 
 /// The message of a failed store operation.
-const OK: &str = "the store works";
+pub(crate) const OK: &str = "the store works";
 
 fn node(id: &str, parent: Option<&str>, created: u64) -> Node {
     Node {
@@ -78,15 +79,16 @@ async fn finish(store: &dyn Store, end: RunEnd) -> Outcome {
 }
 
 fn piece(first: u64, last: u64) -> Piece {
-    Piece { first, last, sealed: vec![u8::try_from(first).unwrap_or_default(); 3] }
+    let sealed = vec![u8::try_from(first).unwrap_or_default(); 3];
+    Piece { first, last, continues: false, sealed }
 }
 
 fn log_piece(run: &str, epoch: u64, piece: Piece) -> LogPiece {
     LogPiece { run: run.to_owned(), epoch, piece }
 }
 
-async fn path(store: &dyn Store, id: &str, limit: usize) -> Vec<String> {
-    let nodes = store.path(id, limit).await.expect(OK);
+pub(crate) async fn path(store: &dyn Store, id: &str, limit: usize) -> Vec<String> {
+    let nodes = store.path(id, limit, Detail::Content).await.expect(OK);
     let ids: Vec<String> = nodes.into_iter().map(|node| node.id).collect();
     assert_eq!(store.path_ids(id, limit).await.expect(OK), ids);
     ids
@@ -107,7 +109,7 @@ pub async fn check_store(store: &dyn Store) {
     trim_removes_the_oldest_first(store).await;
     unused_reference_expires(store).await;
     project_keeps_its_nodes(store).await;
-    path_is_read_in_pages(store).await;
+    check_paths(store).await;
     branch_names_are_unique(store).await;
     concurrent_changes_do_not_undo_each_other(store).await;
     longest_names_are_found_again(store).await;
@@ -194,19 +196,34 @@ async fn reference_moves_only_from_its_head(store: &dyn Store) {
 
 async fn log_keeps_its_order(store: &dyn Store) {
     assert_eq!(start(store, run("m1", None)).await, Outcome::Written);
-    let all = [piece(0, 4), piece(5, 5), piece(6, 20)];
+    let continues = Piece { continues: true, ..piece(5, 5) };
+    let all = [piece(0, 4), continues, piece(6, 20)];
     for pieces in [&all[..2], &all[2..]] {
         let pieces = pieces.iter().map(|piece| log_piece("m1", 1, piece.clone()));
         let written = store.log(pieces.collect()).await.expect(OK);
         assert!(written.iter().all(|written| *written));
     }
-    assert_eq!(store.logged("m1", None).await.expect(OK), all);
-    assert_eq!(store.logged("m1", Some(3)).await.expect(OK), all);
-    assert_eq!(store.logged("m1", Some(4)).await.expect(OK), all[1..]);
-    assert_eq!(store.logged("m1", Some(20)).await.expect(OK), []);
-    assert_eq!(store.logged("m2", None).await.expect(OK), []);
+    for (after, limit, pieces) in [
+        (None, 9, &all[..]),
+        (Some(3), 9, &all),
+        (Some(4), 9, &all[1..]),
+        (Some(6), 9, &all[2..]),
+        (Some(20), 9, &[]),
+        (Some(u64::MAX), 9, &[]),
+        (None, 2, &all[..2]),
+        (Some(4), 1, &all[1..2]),
+    ] {
+        assert_eq!(store.logged("m1", after, limit).await.expect(OK), pieces, "{after:?}");
+    }
+    for (before, pieces) in [(0, vec![]), (5, vec![0]), (6, vec![0]), (7, vec![0, 2])] {
+        let pieces: Vec<Piece> = pieces.into_iter().map(|at: usize| all[at].clone()).collect();
+        assert_eq!(store.log_outline("m1", before).await.expect(OK), pieces, "{before}");
+    }
+    assert_eq!(store.last_logged("m1").await.expect(OK), Some(20));
+    assert_eq!(store.last_logged("m2").await.expect(OK), None);
+    assert_eq!(store.logged("m2", None, 9).await.expect(OK), []);
     store.remove("m1").await.expect(OK);
-    assert_eq!(store.logged("m1", None).await.expect(OK), []);
+    assert_eq!(store.logged("m1", None, 9).await.expect(OK), []);
     assert_eq!(store.run("m1").await.expect(OK), None);
 }
 
@@ -230,12 +247,12 @@ async fn batch_of_many_runs_leaves_out_those_of_others(store: &dyn Store) {
     for (at, logged) in
         [(0, &[piece(1, 2)][..]), (3, &[]), (4, &[]), (5, &[piece(1, 2), piece(3, 3)])]
     {
-        assert_eq!(store.logged(&ids[at], None).await.expect(OK), logged, "{at}");
+        assert_eq!(store.logged(&ids[at], None, 9).await.expect(OK), logged, "{at}");
     }
     assert_eq!(store.log(Vec::new()).await.expect(OK), [false; 0]);
     for id in &ids {
         assert!(store.remove_run(id).await.expect(OK));
-        assert_eq!(store.logged(id, None).await.expect(OK), []);
+        assert_eq!(store.logged(id, None, 9).await.expect(OK), []);
     }
 }
 
@@ -276,7 +293,7 @@ async fn trim_removes_the_oldest_first(store: &dyn Store) {
         store.put(kept, None).await.expect(OK);
     }
     start(store, run("n3", None)).await;
-    let log = Piece { first: 0, last: 0, sealed: vec![1; 100] };
+    let log = Piece { first: 0, last: 0, continues: false, sealed: vec![1; 100] };
     store.log(vec![log_piece("n3", 1, log)]).await.expect(OK);
     assert_eq!(store.trim(u64::MAX, 1100).await.expect(OK), 0);
     assert_eq!(store.trim(u64::MAX, 1000).await.expect(OK), 1);
@@ -299,7 +316,7 @@ fn project(id: &str, owner: &str) -> Project {
     }
 }
 
-fn project_node(id: &str, parent: Option<&str>) -> Node {
+pub(crate) fn project_node(id: &str, parent: Option<&str>) -> Node {
     Node {
         expires: None,
         names: Vec::new(),
@@ -336,14 +353,14 @@ fn branch(id: &str, project: &str, name: &str) -> Reference {
 }
 
 /// What a store returns for a node: everything but the provider's reply.
-fn without_raw(mut node: Node) -> Node {
+pub(crate) fn without_raw(mut node: Node) -> Node {
     if let Some(inside) = &mut node.in_project {
         inside.sealed_raw = None;
     }
     node
 }
 
-fn page(after: Option<&str>, limit: usize) -> Page {
+pub(crate) fn page(after: Option<&str>, limit: usize) -> Page {
     Page { after: after.map(str::to_owned), limit }
 }
 
@@ -420,55 +437,6 @@ async fn project_keeps_its_nodes(store: &dyn Store) {
     assert_eq!(store.run("of_p1").await.expect(OK), None);
     for id in ["p2", "p3", "p4"] {
         assert!(store.remove_project(id).await.expect(OK), "{id}");
-    }
-}
-
-/// The path is long enough for jumps of several lengths, and has a fork.
-async fn path_is_read_in_pages(store: &dyn Store) {
-    let line =
-        |name: &'static str, from: usize| (from..70).map(move |at| format!("{name}_{at:02}"));
-    let main: Vec<String> = line("main", 0).collect();
-    let fork: Vec<String> = line("main", 0).take(40).chain(line("fork", 40)).collect();
-    let links = |path: &[String], from: usize| {
-        let parent = |at: usize| at.checked_sub(1).map(|at| path[at].clone());
-        let node = |at: usize| project_node(&path[at], parent(at).as_deref());
-        (from..70).map(node).collect::<Vec<Node>>()
-    };
-    let nodes = [links(&main, 0), links(&fork, 40)].concat();
-    let commit = Commit { nodes, ..Commit::default() };
-    assert_eq!(store.commit(commit).await.expect(OK), Outcome::Written);
-    let read = async |head: &str, after: Option<&str>, limit| {
-        let nodes = store.path_page(head, page(after, limit)).await.expect(OK);
-        nodes.map(|nodes| nodes.into_iter().map(|node| node.id).collect::<Vec<_>>())
-    };
-    for path in [&main, &fork] {
-        for end in [0, 1, 38, 39, 40, 41, 69] {
-            let head = path[end].as_str();
-            assert_eq!(
-                read(head, None, 7).await.as_deref(),
-                Some(&path[..7.min(end + 1)]),
-                "{head}"
-            );
-            for (at, after) in path[..=end].iter().enumerate() {
-                let expected = &path[at + 1..=end];
-                let expected = &expected[..3.min(expected.len())];
-                let found = read(head, Some(after), 3).await;
-                assert_eq!(found.as_deref(), Some(expected), "{head} after {after}");
-            }
-        }
-    }
-    let whole = store.path_page(&main[1], page(None, 9)).await.expect(OK);
-    let expected = links(&main[..], 0).into_iter().take(2).map(without_raw).collect();
-    assert_eq!(whole, Some(expected));
-    for after in ["fork_40", "main_50", "main_69", "unknown"] {
-        assert_eq!(read("main_45", Some(after), 3).await, None, "{after}");
-    }
-    assert_eq!(read("unknown", None, 3).await.as_deref(), Some(&[][..]));
-    // A node that is written again stays where it is.
-    assert!(store.put(project_node("main_20", Some("main_19")), None).await.expect(OK));
-    assert_eq!(read("main_30", Some("main_20"), 1).await.as_deref(), Some(&main[21..22]));
-    for id in main.iter().chain(&fork[40..]) {
-        assert!(store.remove(id).await.expect(OK), "{id}");
     }
 }
 
@@ -707,10 +675,10 @@ async fn only_the_newest_epoch_writes(store: &dyn Store) {
     assert_eq!(finish(store, end("owned", 2)).await, Outcome::Written);
     // A run that has ended gets no more entries.
     assert_eq!(write(2, 3).await.expect(OK), [false]);
-    assert_eq!(store.logged("owned", None).await.expect(OK), [piece(1, 1), piece(2, 2)]);
+    assert_eq!(store.logged("owned", None, 9).await.expect(OK), [piece(1, 1), piece(2, 2)]);
     assert_eq!(store.take_over("owned", 2, "three").await.expect(OK), None);
     assert!(store.remove_run("owned").await.expect(OK));
-    assert_eq!(store.logged("owned", None).await.expect(OK), []);
+    assert_eq!(store.logged("owned", None, 9).await.expect(OK), []);
 }
 
 async fn stop_reaches_the_writer(store: &dyn Store) {
@@ -748,7 +716,7 @@ async fn ended_run_expires(store: &dyn Store) {
     assert_eq!(store.trim(89, u64::MAX).await.expect(OK), 0);
     assert_eq!(store.trim(90, u64::MAX).await.expect(OK), 1);
     assert_eq!(store.run("over").await.expect(OK), None);
-    assert_eq!(store.logged("over", None).await.expect(OK), []);
-    assert_eq!(store.logged("going", None).await.expect(OK), [piece(1, 3)]);
+    assert_eq!(store.logged("over", None, 9).await.expect(OK), []);
+    assert_eq!(store.logged("going", None, 9).await.expect(OK), [piece(1, 3)]);
     assert!(store.remove_run("going").await.expect(OK));
 }

@@ -1,8 +1,8 @@
 //! The tests of users, sessions and members that every conversation store must pass.
 
 use crate::store::{
-    Changed, Credential, CredentialChange, KeyChange, Member, Page, PreviousKey, Project,
-    ProjectFacts, Store, User, UserSession,
+    Changed, Commit, Credential, CredentialChange, KeyChange, Member, Node, Outcome, Page,
+    PreviousKey, Project, ProjectFacts, SealedUnder, Store, User, UserSession,
 };
 
 /// The message of a failed store operation.
@@ -33,15 +33,26 @@ fn session(token: u8, user: &str, expires: u64) -> UserSession {
 /// Checks users, and their sessions.
 pub(crate) async fn check_users(store: &dyn Store) {
     assert!(!store.has_users().await.expect(OK));
+    only_one_user_is_the_first(store).await;
     names_of_users_are_unique(store).await;
     session_is_found_until_it_ends(store).await;
     changed_credentials_end_other_sessions(store).await;
 }
 
+async fn only_one_user_is_the_first(store: &dyn Store) {
+    let eager = |name: &str| store.add_first_user(user(&format!("user_{name}"), name));
+    // All of them at once.
+    let added = futures_util::future::join_all(["first", "second", "third"].map(eager)).await;
+    let added: Vec<bool> = added.into_iter().map(|added| added.expect(OK)).collect();
+    assert_eq!(added.iter().filter(|added| **added).count(), 1, "{added:?}");
+    assert!(store.has_users().await.expect(OK));
+    assert!(!store.add_first_user(user("user_late", "late")).await.expect(OK));
+    assert_eq!(store.user_named("late").await.expect(OK), None);
+}
+
 async fn names_of_users_are_unique(store: &dyn Store) {
     let (ada, bob) = (user("user_ada", "ada"), user("user_bob", "bob"));
     assert!(store.add_user(ada.clone()).await.expect(OK));
-    assert!(store.has_users().await.expect(OK));
     assert!(!store.add_user(user("user_other", "ada")).await.expect(OK));
     assert_eq!(store.user("user_other").await.expect(OK), None);
     assert!(store.add_user(bob.clone()).await.expect(OK));
@@ -106,6 +117,7 @@ async fn changed_credentials_end_other_sessions(store: &dyn Store) {
 pub(crate) async fn check_members(store: &dyn Store) {
     members_read_what_is_shared_with_them(store).await;
     next_key_needs_the_present_one_and_goes_to_members_only(store).await;
+    commit_under_an_earlier_key_writes_nothing(store).await;
 }
 
 fn sealed_project(id: &str, key_check: &str) -> Project {
@@ -162,6 +174,42 @@ async fn members_read_what_is_shared_with_them(store: &dyn Store) {
     assert_eq!(store.projects("user_bob", true, page).await.expect(OK), []);
     assert!(store.remove_project("shared_2").await.expect(OK));
     assert_eq!(store.members("shared_2").await.expect(OK), []);
+}
+
+async fn commit_under_an_earlier_key_writes_nothing(store: &dyn Store) {
+    store.put_project(sealed_project("p_sealed", "one")).await.expect(OK);
+    let commit = |node: &str, project: &str, key_check: &str| Commit {
+        sealed_under: Some(SealedUnder {
+            project: project.to_owned(),
+            key_check: key_check.to_owned(),
+        }),
+        nodes: vec![Node { id: node.to_owned(), ..Node::default() }],
+        ..Commit::default()
+    };
+    let outcome = store.commit(commit("n_one", "p_sealed", "one")).await.expect(OK);
+    assert_eq!(outcome, Outcome::Written);
+    let previous = PreviousKey { key_check: "one".to_owned(), previous: String::new() };
+    let change = KeyChange {
+        project: "p_sealed".to_owned(),
+        previous,
+        key_check: "two".to_owned(),
+        wrapped_keys: Vec::new(),
+    };
+    assert!(store.change_key(change).await.expect(OK));
+    for (project, key_check) in [("p_sealed", "one"), ("p_none", "two")] {
+        let outcome = store.commit(commit("n_two", project, key_check)).await.expect(OK);
+        assert_eq!(outcome, Outcome::KeyChanged);
+    }
+    assert_eq!(store.node("n_two").await.expect(OK), None);
+    let outcome = store.commit(commit("n_two", "p_sealed", "two")).await.expect(OK);
+    assert_eq!(outcome, Outcome::Written);
+    let ids = ["p_sealed", "p_none"].map(str::to_owned);
+    let checks = store.key_checks(&ids).await.expect(OK);
+    assert_eq!(checks, [("p_sealed".to_owned(), Some("two".to_owned()))]);
+    for node in ["n_one", "n_two"] {
+        assert!(store.remove(node).await.expect(OK));
+    }
+    assert!(store.remove_project("p_sealed").await.expect(OK));
 }
 
 async fn next_key_needs_the_present_one_and_goes_to_members_only(store: &dyn Store) {

@@ -7,9 +7,9 @@ use throughline_gateway::thinking::health::StoreHealth;
 use throughline_gateway::thinking::store::StoreFuture;
 
 use crate::store::{
-    Branch, Changed, Commit, CredentialChange, KeyChange, LogPiece, Member, MemberStore, Node,
-    NodeFacts, NodeStore, Outcome, Page, Piece, Project, ProjectStore, Reference, Run, RunStore,
-    Store, TokenHash, User, UserSession, UserStore,
+    Branch, Changed, Commit, CredentialChange, Detail, KeyChange, LogPiece, Member, MemberStore,
+    Node, NodeFacts, NodeStore, Outcome, Page, Piece, Project, ProjectStore, Reference, Run,
+    RunStore, Store, TokenHash, User, UserSession, UserStore,
 };
 
 /// A store, and what is known about the writes to it.
@@ -54,16 +54,21 @@ impl NodeStore for WatchedStore {
         self.store.named(owner, name)
     }
 
-    fn path(&self, id: &str, most: usize) -> StoreFuture<'_, Vec<Node>> {
-        self.store.path(id, most)
+    fn path(&self, id: &str, most: usize, detail: Detail) -> StoreFuture<'_, Vec<Node>> {
+        self.store.path(id, most, detail)
     }
 
     fn path_ids(&self, id: &str, most: usize) -> StoreFuture<'_, Vec<String>> {
         self.store.path_ids(id, most)
     }
 
-    fn path_page(&self, id: &str, page: Page) -> StoreFuture<'_, Option<Vec<Node>>> {
-        self.store.path_page(id, page)
+    fn path_page(
+        &self,
+        id: &str,
+        page: Page,
+        detail: Detail,
+    ) -> StoreFuture<'_, Option<Vec<Node>>> {
+        self.store.path_page(id, page, detail)
     }
 
     fn raw(&self, id: &str) -> StoreFuture<'_, Option<Vec<u8>>> {
@@ -115,6 +120,10 @@ impl ProjectStore for WatchedStore {
 
     fn branches(&self, project: &str) -> StoreFuture<'_, Vec<Reference>> {
         self.store.branches(project)
+    }
+
+    fn key_checks(&self, ids: &[String]) -> StoreFuture<'_, Vec<(String, Option<String>)>> {
+        self.store.key_checks(ids)
     }
 
     fn change_project(&self, from: Project, to: Project) -> StoreFuture<'_, Changed> {
@@ -175,8 +184,16 @@ impl RunStore for WatchedStore {
         self.watch(self.store.log(pieces), |written| written.contains(&true))
     }
 
-    fn logged(&self, run: &str, after: Option<u64>) -> StoreFuture<'_, Vec<Piece>> {
-        self.store.logged(run, after)
+    fn logged(&self, run: &str, after: Option<u64>, limit: usize) -> StoreFuture<'_, Vec<Piece>> {
+        self.store.logged(run, after, limit)
+    }
+
+    fn log_outline(&self, run: &str, before: u64) -> StoreFuture<'_, Vec<Piece>> {
+        self.store.log_outline(run, before)
+    }
+
+    fn last_logged(&self, run: &str) -> StoreFuture<'_, Option<u64>> {
+        self.store.last_logged(run)
     }
 
     fn ask_stop(&self, id: &str) -> StoreFuture<'_, bool> {
@@ -230,6 +247,10 @@ impl MemberStore for WatchedStore {
 impl UserStore for WatchedStore {
     fn add_user(&self, user: User) -> StoreFuture<'_, bool> {
         self.watch(self.store.add_user(user), |added| *added)
+    }
+
+    fn add_first_user(&self, user: User) -> StoreFuture<'_, bool> {
+        self.watch(self.store.add_first_user(user), |added| *added)
     }
 
     fn user(&self, id: &str) -> StoreFuture<'_, Option<User>> {

@@ -95,9 +95,7 @@ impl Gateway {
     /// Whether a backend stores responses and continues them by their ids: it is configured so, it is
     /// known for it, or its replies have said so.
     pub fn keeps_responses(&self, backend: &Backend) -> bool {
-        // A server that has both of OpenAI's dialects is OpenAI.
         backend.profile.keeps_responses
-            || backend.profile.reasoning_dialect.is_some()
             || self.learnt.keeping.get(&backend.name, ANY_MODEL).is_some()
     }
 

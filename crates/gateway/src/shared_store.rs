@@ -63,7 +63,8 @@ impl Gateway {
     /// Takes over what other instances have recorded about a request. Costs nothing if the store is
     /// not shared. If the store fails, the memory answers with what it knows.
     pub(crate) async fn ask_others(&self, request: &ParsedRequest) {
-        if !self.memory.is_shared() {
+        // Turns of sealed projects leave nothing in the memory, so no instance knows more about them.
+        if !self.memory.is_shared() || request.incoming.private {
             return;
         }
         let search = self.memory.search(request.lineage, self.block_keys(request).into_iter());

@@ -25,7 +25,7 @@ impl Shutdown {
         self.waiting.notify_waiters();
     }
 
-    /// Waits for the end of everything.
+    /// Waits until the shutdown begins.
     pub(crate) async fn begun(&self) {
         let waiting = self.waiting.notified();
         if !self.begun.load(Ordering::Acquire) {

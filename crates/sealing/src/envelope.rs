@@ -83,6 +83,13 @@ pub fn key_id(envelope: &[u8]) -> Result<KeyCheck, OpenError> {
     Ok(Envelope::read(envelope, suite)?.key_id)
 }
 
+/// The key id, from the first bytes of an envelope.
+pub fn head_key_id(head: &[u8]) -> Option<KeyCheck> {
+    Envelope::suite(head).ok()?;
+    let key_id = head.get(BOUND - KEY_CHECK..BOUND)?;
+    Some(KeyCheck::new(key_id.try_into().ok()?))
+}
+
 /// An envelope as its parts.
 #[derive(Clone, Copy)]
 pub(crate) struct Envelope<'a> {

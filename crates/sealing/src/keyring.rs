@@ -150,6 +150,11 @@ impl Keyring {
         self.secrets[0].id
     }
 
+    /// The ids of all keys, newest first.
+    pub fn ids(&self) -> impl Iterator<Item = KeyId> {
+        self.secrets.iter().map(|secret| secret.id)
+    }
+
     /// Whether it has the key with this id.
     pub fn contains(&self, id: KeyId) -> bool {
         self.secrets.iter().any(|secret| secret.id == id)

@@ -20,6 +20,7 @@
 //! What the server seals for itself:
 //!
 //! - [`keyring`]: the server's secrets, newest first, and the keys derived from them;
+//! - [`keyring_backup`]: the keyring under a recovery code;
 //! - [`sealed`]: sealing and opening bytes under the keyring;
 //! - [`text`]: sealed bytes as text that survives both alphabets of base64.
 
@@ -27,6 +28,7 @@ pub mod auth_record;
 pub mod envelope;
 pub mod field;
 pub mod keyring;
+pub mod keyring_backup;
 pub mod passphrase;
 pub mod recovery_code;
 pub mod sealed;
@@ -40,6 +42,7 @@ pub use auth_record::AuthRecord;
 pub use envelope::{EnvelopeNonce, OpenError, is_envelope};
 pub use field::FieldPath;
 pub use keyring::{KeyId, Keyring, KeyringParseError, Purpose};
+pub use keyring_backup::{open_keyring, seal_keyring};
 pub use passphrase::{PassphraseError, PassphraseSettings};
 pub use recovery_code::{RecoveryCode, RecoveryCodeError};
 pub use sealed::{Nonce, SealError, key_id};

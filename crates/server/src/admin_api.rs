@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::{Query, State};
+use axum::extract::{Path, Query, State};
 use axum::response::sse::{self, Sse};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream;
@@ -13,6 +13,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use throughline_canonical::{Fault, FaultKind};
 use throughline_gateway::cool_down::CoolDown;
+use throughline_gateway::turn::log::Turn;
 use tokio::sync::broadcast::error::RecvError;
 
 use crate::wiring::App;
@@ -112,19 +113,42 @@ pub async fn thinking(State(app): AppState, Query(query): Query<ThinkingQuery>) 
 pub struct TurnsQuery {
     limit: Option<usize>,
     after: Option<String>,
+    bodies: Option<bool>,
+}
+
+impl TurnsQuery {
+    /// Removes the bodies unless they were asked for. Without `bodies`, they are there.
+    fn project(&self, turn: Turn) -> Turn {
+        if self.bodies.unwrap_or(true) { turn } else { turn.without_bodies() }
+    }
 }
 
 /// `GET /admin/turns`: recent turns, newest first.
 pub async fn turns(State(app): AppState, Query(query): Query<TurnsQuery>) -> Response {
     let turns =
         app.gateway.turns.list(query.limit.unwrap_or(DEFAULT_TURNS), query.after.as_deref());
+    let turns: Vec<_> = turns.into_iter().map(|turn| query.project(turn)).collect();
     Json(json!({ "turns": turns })).into_response()
 }
 
+/// `GET /admin/turns/{id}`: one turn.
+pub async fn turn(State(app): AppState, Path(id): Path<String>) -> Response {
+    match app.gateway.turns.find(&id) {
+        Some(turn) => Json(turn).into_response(),
+        None => refuse(&Fault::new(
+            FaultKind::NotFound,
+            "no such turn; the gateway keeps the last thousand, see `GET /admin/turns`",
+        )),
+    }
+}
+
 /// `GET /admin/turns/stream`: each turn as it ends, until the server stops.
-pub async fn turns_stream(State(app): AppState) -> impl IntoResponse {
-    let watching = (app.gateway.turns.listen(), app.stopping.subscribe());
-    let events = stream::unfold(watching, |(mut news, mut stopping)| async {
+pub async fn turns_stream(
+    State(app): AppState,
+    Query(query): Query<TurnsQuery>,
+) -> impl IntoResponse {
+    let watching = (app.gateway.turns.listen(), app.stopping.subscribe(), query);
+    let events = stream::unfold(watching, |(mut news, mut stopping, query)| async {
         loop {
             let turn = tokio::select! {
                 turn = news.recv() => turn,
@@ -136,11 +160,11 @@ pub async fn turns_stream(State(app): AppState) -> impl IntoResponse {
                     let Some(turn) = turn.upgrade() else {
                         continue;
                     };
-                    let turn = turn.lock().clone();
+                    let turn = query.project(turn.lock().clone());
                     let id = turn.id.clone();
                     let event = sse::Event::default().event("turn").id(id).json_data(turn);
                     let event = Ok::<_, Infallible>(event.unwrap_or_default());
-                    return Some((event, (news, stopping)));
+                    return Some((event, (news, stopping, query)));
                 }
                 // A slow reader misses turns; `GET /admin/turns?after=` has them.
                 Err(RecvError::Lagged(_)) => {}
@@ -178,7 +202,7 @@ pub async fn metrics(State(app): AppState) -> Response {
 }
 
 fn refuse(fault: &Fault) -> Response {
-    let (status, _) = throughline_codec::dialects::anthropic::client_reply::error(fault, "");
+    let status = throughline_codec::dialects::fault_status(fault.kind);
     let status = StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_REQUEST);
     (status, Json(json!({"error": {"kind": fault.kind, "message": fault.message}}))).into_response()
 }

@@ -1,5 +1,7 @@
 //! The command line.
 
+pub mod keys;
+
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -114,6 +116,15 @@ pub enum Command {
         #[arg(long, value_name = "FILE", env = "THROUGHLINE_CONFIG")]
         config: Option<PathBuf>,
     },
+    /// Show, change, back up and check the keys that seal what is stored.
+    ///
+    /// The keyring seals managed projects, stored responses and the vault. The key of a sealed project
+    /// belongs to its people and is never stored.
+    #[command(
+        subcommand,
+        after_help = "Start with:\n\n  throughline keys status\n  throughline keys verify"
+    )]
+    Keys(keys::Keys),
     /// Check configuration, data directory, keys and backends, and suggest fixes.
     ///
     /// Prints one line per check, `ok` or `FAIL`. Exits with 1 if a check fails, and with 2 if the

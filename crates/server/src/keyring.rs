@@ -7,7 +7,11 @@ use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
+use throughline_codec::dialects::timestamp;
+use throughline_gateway::thinking::random::{self, NoRandomness};
+use throughline_gateway::unix_ms;
 use throughline_sealing::{KeyId, Keyring, KeyringParseError};
+use zeroize::Zeroizing;
 
 use crate::data_dir::is_open_to_others;
 
@@ -19,6 +23,9 @@ pub const FILE: &str = "keyring";
 
 /// The stored fact that names the newest key, so that its loss is noticed.
 pub const FACT: &str = "sealing_key";
+
+/// The start of the comment that says when a key was made.
+const MADE: &str = "made";
 
 /// Where a keyring was found.
 #[derive(Debug)]
@@ -175,11 +182,21 @@ pub fn find(data_dir: &Path, variable: Option<&OsStr>) -> Result<Found, KeyringE
         return Ok(Found::InEnvironment(keyring));
     }
     let path = data_dir.join(FILE);
+    match read_file(&path)? {
+        Some((_, keyring)) => {
+            Ok(Found::InFile { keyring, is_open_to_others: is_open_to_others(&path), path })
+        }
+        None => Ok(Found::Missing),
+    }
+}
+
+/// Reads a file with a keyring: its text, and its keys. `None` if there is no such file.
+pub fn read_file(path: &Path) -> Result<Option<(Zeroizing<String>, Keyring)>, KeyringError> {
     let shown = || path.display().to_string();
-    let text = match std::fs::read_to_string(&path) {
-        Ok(text) => text,
+    let text = match std::fs::read_to_string(path) {
+        Ok(text) => Zeroizing::new(text),
         Err(cause) => match cause.kind() {
-            ErrorKind::NotFound | ErrorKind::NotADirectory => return Ok(Found::Missing),
+            ErrorKind::NotFound | ErrorKind::NotADirectory => return Ok(None),
             ErrorKind::InvalidData => {
                 return Err(KeyringError::Malformed {
                     path: shown(),
@@ -193,15 +210,47 @@ pub fn find(data_dir: &Path, variable: Option<&OsStr>) -> Result<Found, KeyringE
     };
     let keyring = Keyring::read(&text)
         .map_err(|cause| KeyringError::Malformed { path: shown(), cause: cause.to_string() })?;
-    Ok(Found::InFile { keyring, is_open_to_others: is_open_to_others(&path), path })
+    Ok(Some((text, keyring)))
 }
 
-/// Creates the file, readable for its owner only. It is complete and on disk before anything is sealed
-/// with it.
+/// When each key of a text was made, by the comments of its lines. The same order as the keys.
+pub fn made(text: &str) -> Vec<Option<String>> {
+    let lines = text.lines().map(|line| line.split_once('#').unwrap_or((line, "")));
+    let times = lines.flat_map(|(keys, comment)| {
+        let keys = keys.split(',').filter(|key| !key.trim().is_empty());
+        keys.map(|_| comment.trim().strip_prefix(MADE).map(|time| time.trim().to_owned()))
+    });
+    times.collect()
+}
+
+/// A line with a new key.
+pub fn new_line() -> Result<Zeroizing<String>, NoRandomness> {
+    let key = Keyring::new(random::secret()?).write();
+    let time = timestamp::write(unix_ms() / 1000);
+    Ok(Zeroizing::new(format!("{} # {MADE} {time}\n", key.trim())))
+}
+
+/// Replaces the file, all or nothing. Fails if another process is doing the same.
+pub fn replace(path: &Path, text: &str) -> std::io::Result<()> {
+    let mut new = path.as_os_str().to_owned();
+    new.push(".new");
+    let new = PathBuf::from(new);
+    write_new(&new, text)?;
+    std::fs::rename(&new, path)?;
+    sync_folder(path);
+    Ok(())
+}
+
+/// Creates the file. It is complete and on disk before anything is sealed with it.
 fn create(path: &Path) -> std::io::Result<Keyring> {
-    let mut secret = [0; 32];
-    getrandom::fill(&mut secret).map_err(|error| std::io::Error::other(error.to_string()))?;
-    let keyring = Keyring::new(secret);
+    let line = new_line().map_err(std::io::Error::other)?;
+    write_new(path, &line)?;
+    sync_folder(path);
+    Keyring::read(&line).map_err(std::io::Error::other)
+}
+
+/// Writes a file that does not exist yet, readable for its owner only.
+pub fn write_new(path: &Path, text: &str) -> std::io::Result<()> {
     let mut options = OpenOptions::new();
     options.write(true).create_new(true);
     #[cfg(unix)]
@@ -210,15 +259,17 @@ fn create(path: &Path) -> std::io::Result<Keyring> {
         options.mode(0o600);
     }
     let mut file = options.open(path)?;
-    let written = file.write_all(keyring.write().as_bytes()).and_then(|()| file.sync_all());
-    if let Err(error) = written {
-        // Nothing was sealed with it yet, so the next start may create another one.
+    let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_all());
+    if written.is_err() {
+        // Nothing was sealed with it yet, so the next try may write another one.
         let _ = std::fs::remove_file(path);
-        return Err(error);
     }
+    written
+}
+
+fn sync_folder(path: &Path) {
     if let Some(folder) = path.parent() {
         // Not every system can sync a directory. The file itself is on disk.
         let _ = File::open(folder).and_then(|folder| folder.sync_all());
     }
-    Ok(keyring)
 }

@@ -11,12 +11,15 @@ pub mod guard;
 pub mod hosts;
 pub mod keyring;
 pub mod metrics;
+pub mod panic_hook;
 pub mod projects_api;
 pub mod server;
 pub mod session_cookie;
 pub mod signals;
 pub mod stores;
 pub mod telemetry;
+#[cfg(feature = "web")]
+pub mod web_page;
 pub mod wiring;
 
 use std::process::ExitCode;

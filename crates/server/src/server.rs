@@ -83,12 +83,16 @@ pub async fn serve(
 }
 
 fn routes(app: Arc<App>) -> Router {
-    Router::new()
+    let router = Router::new();
+    #[cfg(feature = "web")]
+    let router = router.merge(crate::web_page::routes());
+    router
         .route("/admin/backends", get(admin_api::backends))
         .route("/admin/switch", post(admin_api::switch))
         .route("/admin/thinking", get(admin_api::thinking))
         .route("/admin/turns", get(admin_api::turns))
         .route("/admin/turns/stream", get(admin_api::turns_stream))
+        .route("/admin/turns/{id}", get(admin_api::turn))
         .route("/protocol", get(client_api::protocol::protocol))
         .route("/healthz", get(admin_api::healthz))
         .route("/readyz", get(admin_api::readyz))

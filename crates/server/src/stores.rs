@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use throughline_backends::postgres::PostgresStore;
 use throughline_backends::sqlite::{SqliteConversations, SqliteStore, newest_sealed, read_fact};
-use throughline_conversations::store::Store as ConversationStore;
+use throughline_conversations::store::{SealedRows, Store as ConversationStore};
 use throughline_gateway::thinking::VaultStore;
 use throughline_gateway::thinking::store::{Snapshot, Store, StoreError};
 use throughline_sealing::{KeyId, key_id};
@@ -102,6 +102,25 @@ impl OpenStores {
             }
         }
     }
+}
+
+/// The sealed rows of all databases that exist, read without changing anything.
+pub async fn sealed_rows(config: &Config) -> Result<Vec<Box<dyn SealedRows>>, StoreError> {
+    let conversations = match &config.store.url {
+        StoreUrl::Postgres(url) => {
+            return Ok(vec![Box::new(PostgresStore::sealed_rows(url).await?)]);
+        }
+        StoreUrl::Sqlite(path) => path,
+    };
+    let mut found: Vec<Box<dyn SealedRows>> = Vec::new();
+    if conversations.exists() {
+        found.push(Box::new(SqliteConversations::sealed_rows(conversations).await?));
+    }
+    let memory = config.data_dir.join(MEMORY_FILE);
+    if memory.exists() {
+        found.push(Box::new(SqliteStore::sealed_rows(&memory).await?));
+    }
+    Ok(found)
 }
 
 /// The location of the data and the key that sealed it, read without changing anything. `None` if the

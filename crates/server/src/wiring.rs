@@ -156,7 +156,7 @@ impl App {
         let Retention { time, limit } = config.responses;
         let conversations = SealedStore::new(conversations, keyring.clone(), limit);
         let conversations = Arc::new(conversations);
-        let users = Users::new(conversations.store.clone(), keyring, config.session_lifetime);
+        let users = Users::new(conversations.store.clone(), keyring, config.users);
         let runs = Arc::new(Runs::new(conversations.clone()));
         let responses = Arc::new(Responses::new(gateway.clone(), runs.clone(), time));
         let tools = Arc::new(Servers::new(config.mcp.clone()));
@@ -271,7 +271,7 @@ fn keys_needing_restart(before: &Config, after: &Config) -> Vec<&'static str> {
         ("store", before.data_dir == after.data_dir && before.store != after.store),
         ("responses", before.responses != after.responses),
         ("threads", before.threads != after.threads),
-        ("users.session", before.session_lifetime != after.session_lifetime),
+        ("users", before.users != after.users),
         ("runs, pacing or limits.reader_queue", before.runs != after.runs),
         ("limits.streams", before.limits.streams != after.limits.streams),
     ]

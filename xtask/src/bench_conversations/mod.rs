@@ -1,7 +1,9 @@
 //! Measures stored conversations on SQLite and Postgres: the stores alone (`stores`, which runs the
-//! bench of `crates/backends`), and the server in front of them (`server`).
+//! bench of `crates/backends`), and the server in front of them (`server`), also with sealed projects
+//! (`sealed`).
 
 mod postgres;
+mod sealed;
 mod server;
 mod stores;
 
@@ -40,12 +42,13 @@ const QUICK: Effort =
 /// Databases of the Postgres server: one for the stores alone, one for the server.
 const DATABASES: usize = 2;
 
-/// `bench-conversations [--quick]`
+/// `bench-conversations [--quick | --sealed]`
 pub(crate) fn run(arguments: &[&str]) -> Result<(), Failure> {
-    let effort = match arguments {
-        [] => FULL,
-        ["--quick"] => QUICK,
-        _ => return Err("bench-conversations takes only `--quick`".to_owned()),
+    let (effort, only_sealed) = match arguments {
+        [] => (FULL, false),
+        ["--quick"] => (QUICK, false),
+        ["--sealed"] => (FULL, true),
+        _ => return Err("bench-conversations takes only `--quick` or `--sealed`".to_owned()),
     };
     packages::postgres()?;
     let binary = workspace::release_binary()?;
@@ -57,8 +60,6 @@ pub(crate) fn run(arguments: &[&str]) -> Result<(), Failure> {
         tempfile::tempdir().map_err(|error| format!("cannot make a temporary folder: {error}"))?;
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     println!("\n## Stored conversations\n\n{cores} cores, Postgres without `fsync`.\n");
-    let file = folder.path().join("store.db");
-    println!("{}", stores::table(&stores::measure(effort.sizes, &[&text(&file)?, for_stores])?));
     let bench = server::Bench {
         binary,
         effort,
@@ -66,6 +67,12 @@ pub(crate) fn run(arguments: &[&str]) -> Result<(), Failure> {
         upstream: upstream::start()?,
         postgres: &postgres,
     };
+    println!("{}", sealed::table(&bench.measure_sealed()?));
+    if only_sealed {
+        return Ok(());
+    }
+    let file = folder.path().join("store.db");
+    println!("{}", stores::table(&stores::measure(effort.sizes, &[&text(&file)?, for_stores])?));
     let (mut many, mut requests) = (Vec::new(), Vec::new());
     for database in [None, Some(for_server.as_str())] {
         let measured = bench.measure(database)?;

@@ -66,21 +66,21 @@ pub(super) struct RequestCost {
     nodes: usize,
     best: Duration,
     median: Duration,
-    /// CPU time of the server for one.
-    cpu: Duration,
+    /// CPU time of the server for one, if that is known.
+    cpu: Option<Duration>,
 }
 
 /// A running server with its folder.
-struct Server {
-    guard: Guard,
-    address: SocketAddr,
+pub(super) struct Server {
+    pub(super) guard: Guard,
+    pub(super) address: SocketAddr,
 }
 
 /// One store, and the folder of the server in front of it.
-struct Subject<'a> {
-    name: &'static str,
-    folder: &'a Path,
-    database: Option<&'a str>,
+pub(super) struct Subject<'a> {
+    pub(super) name: &'static str,
+    pub(super) folder: &'a Path,
+    pub(super) database: Option<&'a str>,
 }
 
 impl Subject<'_> {
@@ -103,7 +103,7 @@ impl Bench<'_> {
         Ok(Measured { many_runs, requests })
     }
 
-    fn start(&self, subject: &Subject<'_>) -> Result<Server, Failure> {
+    pub(super) fn start(&self, subject: &Subject<'_>) -> Result<Server, Failure> {
         let address = ports::free()?;
         let config = subject.folder.join("throughline.toml");
         let store =
@@ -160,6 +160,7 @@ api_key = "bench"
             for (name, request) in requests {
                 costs.push(self.time_request(subject.name, name, *nodes, &server, &request)?);
             }
+            costs.extend(self.time_steps(subject.name, *nodes, &server, &context)?);
             server.guard.stop(STOP_TIMEOUT)?;
         }
         Ok(costs)
@@ -182,7 +183,35 @@ api_key = "bench"
         let cpu = cpu_time(server.guard.id())?.saturating_sub(before) / times;
         taken.sort();
         let (best, median) = (taken[0], taken[taken.len() / 2]);
-        Ok(RequestCost { store, name, nodes, best, median, cpu })
+        Ok(RequestCost { store, name, nodes, best, median, cpu: Some(cpu) })
+    }
+
+    /// How long the steps of a preview take, as the server itself says: the assembly of the context, and
+    /// the plan of the request.
+    fn time_steps(
+        &self,
+        store: &'static str,
+        nodes: usize,
+        server: &Server,
+        context: &str,
+    ) -> Result<[RequestCost; 2], Failure> {
+        let path = format!("/api/projects/{context}/preview");
+        let (mut assembly, mut plan) = (Vec::new(), Vec::new());
+        for _ in 0..self.effort.requests {
+            let (head, _) = exchange(server.address, &path, &[], r#"{"message":"And then?"}"#)?;
+            let step = |name| step_of(&head, name).ok_or_else(|| format!("no times: {head}"));
+            assembly.push(step("assembly")?);
+            plan.push(step("plan")?);
+        }
+        let cost = |name, mut taken: Vec<Duration>| {
+            taken.sort();
+            let (best, median) = (taken[0], taken[taken.len() / 2]);
+            RequestCost { store, name, nodes, best, median, cpu: None }
+        };
+        Ok([
+            cost("of it, assembly of the context", assembly),
+            cost("of it, plan of the request", plan),
+        ])
     }
 
     /// Starts many runs, each in a project of its own, and reads all of them for a while.
@@ -230,7 +259,7 @@ fn fill(subject: &Subject<'_>, project: &str, nodes: usize) -> Result<(), Failur
 fn new_talk(address: SocketAddr) -> Result<String, Failure> {
     let project = new_project(address, &model_name(ANSWER_EVENTS, Writes::Blocks))?;
     let question = r#"{"message":"What do herons do when it rains for a week?"}"#;
-    let reply = call(address, &format!("/api/projects/{project}/chat"), question)?;
+    let reply = call(address, &format!("/api/projects/{project}/chat"), &[], question)?;
     match reply.contains(r#""reason":"completed""#) {
         true => Ok(project),
         false => Err(format!("the chat did not end well: {reply}")),
@@ -238,8 +267,16 @@ fn new_talk(address: SocketAddr) -> Result<String, Failure> {
 }
 
 fn new_project(address: SocketAddr, model: &str) -> Result<String, Failure> {
-    let body = format!(r#"{{"title":"Bench","model":"{model}"}}"#);
-    let reply = call(address, "/api/projects", &body)?;
+    create_project(address, &[], &format!(r#"{{"title":"Bench","model":"{model}"}}"#))
+}
+
+/// Creates a project and returns its id.
+pub(super) fn create_project(
+    address: SocketAddr,
+    headers: &[(&str, &str)],
+    body: &str,
+) -> Result<String, Failure> {
+    let reply = call(address, "/api/projects", headers, body)?;
     let project: Value =
         serde_json::from_str(&reply).map_err(|error| format!("not a project: {error}: {reply}"))?;
     let id = project["id"].as_str().ok_or_else(|| format!("no project: {reply}"))?;
@@ -247,7 +284,16 @@ fn new_project(address: SocketAddr, model: &str) -> Result<String, Failure> {
 }
 
 fn get(server: &Server, path: &str) -> Vec<u8> {
-    format!("GET {path} HTTP/1.1\r\nhost: {}\r\n\r\n", server.address).into_bytes()
+    get_with(server, path, &[])
+}
+
+pub(super) fn get_with(server: &Server, path: &str, headers: &[(&str, &str)]) -> Vec<u8> {
+    let headers = written(headers);
+    format!("GET {path} HTTP/1.1\r\nhost: {}\r\n{headers}\r\n", server.address).into_bytes()
+}
+
+fn written(headers: &[(&str, &str)]) -> String {
+    headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect()
 }
 
 fn post(server: &Server, path: &str, body: &str) -> Vec<u8> {
@@ -259,14 +305,38 @@ fn post(server: &Server, path: &str, body: &str) -> Vec<u8> {
     .into_bytes()
 }
 
-/// Sends a request over a connection of its own; returns the reply from its body on. HTTP/1.0 keeps
-/// the body in one piece.
-fn call(address: SocketAddr, path: &str, body: &str) -> Result<String, Failure> {
+/// The time of a step in the head of a reply.
+fn step_of(head: &str, name: &str) -> Option<Duration> {
+    let (_, times) = head.split_once("server-timing: ")?;
+    let step = times.lines().next()?.split(", ").find_map(|step| step.strip_prefix(name))?;
+    let milliseconds: f64 = step.strip_prefix(";dur=")?.parse().ok()?;
+    Some(Duration::from_secs_f64(milliseconds / 1e3))
+}
+
+/// Sends a request and returns the body of its reply.
+pub(super) fn call(
+    address: SocketAddr,
+    path: &str,
+    headers: &[(&str, &str)],
+    body: &str,
+) -> Result<String, Failure> {
+    exchange(address, path, headers, body).map(|(_, body)| body)
+}
+
+/// Sends a request over a connection of its own; returns the head and the body of the reply. HTTP/1.0
+/// keeps the body in one piece.
+fn exchange(
+    address: SocketAddr,
+    path: &str,
+    headers: &[(&str, &str)],
+    body: &str,
+) -> Result<(String, String), Failure> {
+    let headers = written(headers);
     let exchange = || {
         let mut stream = TcpStream::connect(address)?;
         write!(
             stream,
-            "POST {path} HTTP/1.0\r\nhost: {address}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+            "POST {path} HTTP/1.0\r\nhost: {address}\r\n{headers}content-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
             body.len()
         )?;
         let mut reply = String::new();
@@ -276,7 +346,7 @@ fn call(address: SocketAddr, path: &str, body: &str) -> Result<String, Failure> 
     let reply =
         exchange().map_err(|error: std::io::Error| format!("cannot reach the server: {error}"))?;
     match reply.split_once("\r\n\r\n") {
-        Some((_, body)) => Ok(body.to_owned()),
+        Some((head, body)) => Ok((head.to_owned(), body.to_owned())),
         None => Err(format!("no reply from `{path}`: {reply}")),
     }
 }
@@ -312,7 +382,7 @@ pub(super) fn table_of_requests(rows: &[RequestCost]) -> String {
             "| {store} | {name} | {nodes} | {} | {} | {} |\n",
             shown(*best),
             shown(*median),
-            shown(*cpu)
+            cpu.map_or(String::new(), shown)
         ));
     }
     table

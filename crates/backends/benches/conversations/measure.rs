@@ -7,7 +7,7 @@ use throughline_conversations::runs::log::{Entry, LiveRun};
 use throughline_conversations::runs::{Appended, Runs};
 use throughline_conversations::sealed_store::SealedStore;
 use throughline_conversations::store::{
-    Branch, BranchFacts, Commit, Move, Node, NodeFacts, NodeRole, Outcome, Page, Project,
+    Branch, BranchFacts, Commit, Detail, Move, Node, NodeFacts, NodeRole, Outcome, Page, Project,
     ProjectNode, Reference, Run, RunStatus, Store,
 };
 use throughline_sealing::Keyring;
@@ -122,7 +122,7 @@ impl Subject {
             best = best.min(began.elapsed());
             let mut rows = Vec::new();
             for guard in &guards {
-                let pieces = self.store.logged(&guard.run.id, None).await.unwrap();
+                let pieces = self.store.logged(&guard.run.id, None, usize::MAX).await.unwrap();
                 rows.extend(pieces.into_iter().map(|piece| piece.sealed));
             }
             let began = Instant::now();
@@ -204,12 +204,12 @@ impl Subject {
         for _ in 0..ROUNDS {
             let began = Instant::now();
             let nodes = match which {
-                Which::Newest => self.store.path(&head, PAGE).await.unwrap(),
+                Which::Newest => self.store.path(&head, PAGE, Detail::Content).await.unwrap(),
                 Which::Oldest => {
                     let page = Page { after: None, limit: PAGE };
-                    self.store.path_page(&head, page).await.unwrap().unwrap()
+                    self.store.path_page(&head, page, Detail::Content).await.unwrap().unwrap()
                 }
-                Which::Walk => self.store.path(&head, WALK).await.unwrap(),
+                Which::Walk => self.store.path(&head, WALK, Detail::Content).await.unwrap(),
             };
             best = best.min(began.elapsed());
             let (newest, oldest) = (nodes.last().unwrap(), nodes.first().unwrap());
@@ -230,7 +230,7 @@ impl Subject {
 async fn write_events(runs: Arc<Runs>, run: Arc<LiveRun>) {
     for number in 1..=EVENTS {
         let text = r#"{"type":"block_delta","index":0,"delta":{"text":"and so it follows that "}}"#;
-        let entry = Entry { number, text: text.into() };
+        let entry = Entry::new(number, text);
         assert_eq!(runs.append(&run, vec![entry]).await, Appended::Yes);
     }
 }

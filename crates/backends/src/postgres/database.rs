@@ -80,6 +80,17 @@ impl Database {
             .map_err(|cause| StoreError { what: format!("cannot prepare the {name}"), cause })?;
         // What happens to this connection now does not matter.
         let _ = connection.close().await;
+        Ok((Self::with(options, name.clone()), Migrated { name, applied }))
+    }
+
+    /// Connects, and changes nothing.
+    pub(super) async fn connect(url: &str) -> Result<Self, StoreError> {
+        let (connection, options, name) = connect(url).await?;
+        let _ = connection.close().await;
+        Ok(Self::with(options, name))
+    }
+
+    fn with(options: PgConnectOptions, name: String) -> Self {
         let pool = PgPoolOptions::new()
             .max_connections(MAX_CONNECTIONS)
             .acquire_timeout(ACQUIRE_TIMEOUT)
@@ -94,7 +105,7 @@ impl Database {
                 })
             })
             .connect_lazy_with(options);
-        Ok((Self { pool, name: name.clone() }, Migrated { name, applied }))
+        Self { pool, name }
     }
 
     /// Runs an operation. It fails if it takes too long.

@@ -9,10 +9,12 @@ use std::sync::Arc;
 
 use database::Database;
 pub use database::Migrated;
+use throughline_conversations::store::{SealedRows, SealedTable};
 use throughline_gateway::thinking::random;
 use throughline_gateway::thinking::store::StoreError;
 
 use crate::sql::conversations::SqlConversations;
+use crate::sql::sealed_rows::SqlSealedRows;
 
 /// Stored conversations in a Postgres database.
 pub type PostgresConversations = SqlConversations<Database>;
@@ -58,6 +60,21 @@ impl PostgresStore {
         );
         let newest = newest.fetch_optional(&self.database.pool);
         self.database.within("cannot find out which key sealed the data", newest).await
+    }
+
+    /// The sealed values of all stores, read without changing anything.
+    pub async fn sealed_rows(url: &str) -> Result<impl SealedRows + 'static, StoreError> {
+        const TABLES: [SealedTable; 7] = [
+            SealedTable::Project,
+            SealedTable::Node,
+            SealedTable::RawResponse,
+            SealedTable::Reference,
+            SealedTable::Run,
+            SealedTable::Log,
+            SealedTable::VaultRecord,
+        ];
+        let database = Database::connect(url).await?;
+        Ok(SqlSealedRows { database, tables: &TABLES })
     }
 
     /// The stored conversations in the same database.

@@ -11,6 +11,7 @@ pub(crate) mod batch;
 pub(crate) mod conversations;
 pub(crate) mod many_rows;
 pub(crate) mod memory_rows;
+pub(crate) mod sealed_rows;
 
 /// A value of a statement's parameter or of a row.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -127,6 +128,15 @@ impl Row {
     pub(crate) fn optional_bytes(&mut self) -> Result<Option<Vec<u8>>, sqlx::Error> {
         match self.0.next() {
             Some(Value::Bytes(bytes)) => Ok(bytes),
+            _ => Err(Self::wrong("bytes")),
+        }
+    }
+
+    /// The next column as it is stored. An expression without a value has the type of a text.
+    pub(crate) fn stored_bytes(&mut self) -> Result<Option<Vec<u8>>, sqlx::Error> {
+        match self.0.next() {
+            Some(Value::Bytes(bytes)) => Ok(bytes),
+            Some(Value::Text(text)) => Ok(text.map(String::into_bytes)),
             _ => Err(Self::wrong("bytes")),
         }
     }

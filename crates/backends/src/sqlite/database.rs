@@ -21,6 +21,10 @@ use crate::sql::{self, Row, Statements, Value, WriteTransaction, error};
 /// Connections for reading.
 const MAX_READERS: u32 = 3;
 
+/// Rows that a connection reads ahead. Its thread sleeps when they are full, and waking it is slower than
+/// reading many rows.
+const ROW_BUFFER: usize = 1_000;
+
 /// Starts a transaction that reads and then writes. With a plain `BEGIN`, SQLite rejects the write if
 /// another process wrote in between.
 const BEGIN: &str = "BEGIN IMMEDIATE";
@@ -50,7 +54,8 @@ impl Database {
             .create_if_missing(true)
             // A killed process loses no committed data; a machine crash may lose the last commits.
             .journal_mode(SqliteJournalMode::Wal)
-            .synchronous(SqliteSynchronous::Normal);
+            .synchronous(SqliteSynchronous::Normal)
+            .row_buffer_size(ROW_BUFFER);
         let connections = || {
             SqlitePoolOptions::new()
                 // A file does not disconnect, and each test costs a change of threads.
@@ -66,6 +71,15 @@ impl Database {
         let readers = connections().min_connections(1).max_connections(MAX_READERS);
         let readers = readers.connect_with(options).await.map_err(cannot_open)?;
         Ok(Self { readers, writer, applied })
+    }
+
+    /// Opens a file that exists, and changes nothing in it.
+    pub(super) async fn open_read_only(path: &Path) -> Result<Self, StoreError> {
+        let options = SqliteConnectOptions::new().filename(path).read_only(true);
+        let readers = SqlitePoolOptions::new().max_connections(1).connect_with(options).await;
+        let readers =
+            readers.map_err(|cause| error(format!("cannot open `{}`", path.display()), cause))?;
+        Ok(Self { writer: readers.clone(), readers, applied: 0 })
     }
 
     /// Starts a transaction that writes.
@@ -213,12 +227,12 @@ fn row(row: &SqliteRow) -> Result<Row, sqlx::Error> {
     let value = |column: usize| -> Result<Value, sqlx::Error> {
         let raw = row.try_get_raw(column)?;
         let info = raw.type_info();
-        let declared = row.column(column).type_info().name();
-        let name = if raw.is_null() { declared } else { info.name() };
+        let is_null = raw.is_null();
+        let name = if is_null { row.column(column).type_info().name() } else { info.name() };
         Ok(match name {
-            "INTEGER" => Value::Integer(row.try_get(column)?),
-            "BLOB" => Value::Bytes(row.try_get(column)?),
-            _ => Value::Text(row.try_get(column)?),
+            "INTEGER" => Value::Integer(row.try_get_unchecked(column)?),
+            "BLOB" => Value::Bytes(row.try_get_unchecked(column)?),
+            _ => Value::Text(row.try_get_unchecked(column)?),
         })
     };
     let values: Result<Vec<Value>, _> = (0..row.len()).map(value).collect();

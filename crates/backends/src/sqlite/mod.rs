@@ -10,9 +10,11 @@ mod vault;
 use std::path::Path;
 
 use sqlx::migrate::Migrator;
+use throughline_conversations::store::{SealedRows, SealedTable};
 use throughline_gateway::thinking::store::{Change, Snapshot, Store, StoreError, StoreFuture};
 
 use crate::sql::batch::Batch;
+use crate::sql::sealed_rows::SqlSealedRows;
 use crate::sql::{error, memory_rows};
 pub use check::DatabaseFault;
 pub use conversations::SqliteConversations;
@@ -50,6 +52,12 @@ impl SqliteStore {
     /// Checks the file without changing it.
     pub async fn check(path: &Path) -> Result<(), DatabaseFault> {
         check::check(path, &MIGRATIONS).await
+    }
+
+    /// The sealed values of the vault, read without changing the file.
+    pub async fn sealed_rows(path: &Path) -> Result<impl SealedRows + 'static, StoreError> {
+        let database = Database::open_read_only(path).await?;
+        Ok(SqlSealedRows { database, tables: &[SealedTable::VaultRecord] })
     }
 
     async fn apply(&self, changes: Vec<Change>) -> Result<(), sqlx::Error> {

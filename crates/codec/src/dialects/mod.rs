@@ -53,6 +53,7 @@ pub mod ui_stream;
 
 /// A signature that says "made elsewhere". Providers that sign tool calls accept it in place of their own.
 pub use gemini::SKIP_SIGNATURE;
+pub use shared::fault_status::status as fault_status;
 pub use shared::model_card::{Abilities, ModelCard, ModelDetailsFormat};
 pub use shared::refusal::{Refusal, RefusalKind};
 pub use shared::refused_setting::RefusedSetting;

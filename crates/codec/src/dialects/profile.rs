@@ -31,7 +31,7 @@ pub struct Profile {
     pub blocks: BlockRules,
     /// The provider refuses a request without the thinking of an earlier turn.
     pub misses_earlier_thinking: bool,
-    /// The provider stores responses, and continues a conversation by the id of one.
+    /// The server at this address stores responses, so an id of one finds it.
     pub keeps_responses: bool,
     /// The model's tool calls are signed, and refused without a signature.
     pub signs_calls: bool,
@@ -47,8 +47,8 @@ pub struct Profile {
     pub reasoning_dialect: Option<&'static str>,
     /// The breakpoints of the prompt cache.
     pub cache_breakpoints: BreakpointRules,
-    /// The provider can store replies, and continue from one of them.
-    pub stores_replies: bool,
+    /// A request of this dialect can name an earlier reply to continue from, by its id.
+    pub has_response_ids: bool,
     /// The profile for requests with unsigned blocks, where it differs.
     pub for_unsigned: Option<&'static Profile>,
 }

@@ -1,7 +1,8 @@
 //! Replies that can be resumed. They are written from the numbered events of a log, and every frame
 //! has a cursor: the number of its event, and its place among the frames of that event. To resume,
 //! the reply is written again from the first event, and everything up to the cursor is left out. So
-//! the parts of a reply that was cut are, byte for byte, the reply that was not.
+//! the parts of a reply that was cut are, byte for byte, the reply that was not. Of the events before
+//! the cursor, those of the [`LogOutline`] are enough.
 //!
 //! In JSON lines the cursor is `seq`. An event becomes at most one line, if the log ends blocks
 //! before it starts others of their index, and reports a fault before a failed end. In server-sent
@@ -10,7 +11,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use throughline_canonical::{BlockStart, Event, Fault};
+use throughline_canonical::{BlockStart, Delta, Event, Fault};
 
 use super::{ClientDialect, ReplyWriter, ag_ui, events, ndjson, ui_stream};
 
@@ -123,6 +124,34 @@ impl fmt::Display for LogCursor {
 
 fn digits(text: &str) -> Option<&str> {
     text.bytes().all(|byte| byte.is_ascii_digit()).then_some(text)
+}
+
+/// Tells which events of a log a reader needs that resumes after them. The rest of a text changes nothing in
+/// what a writer writes later, so only its first delta is needed.
+#[derive(Clone, Debug, Default)]
+pub struct LogOutline {
+    /// Open blocks that have some text, and whether it is thinking.
+    begun: Vec<(u32, bool)>,
+}
+
+impl LogOutline {
+    /// Whether the next event of the log is needed.
+    pub fn needs(&mut self, event: &Event<'_>) -> bool {
+        let (text, begun) = match event {
+            Event::BlockDelta { index, delta: Delta::Text(text) } => (text, (*index, false)),
+            Event::BlockDelta { index, delta: Delta::Thinking(text) } => (text, (*index, true)),
+            Event::BlockStarted { index, .. } | Event::BlockEnded { index } => {
+                self.begun.retain(|(known, _)| known != index);
+                return true;
+            }
+            _ => return true,
+        };
+        if self.begun.contains(&begun) {
+            return false;
+        }
+        self.begun.extend((!text.is_empty()).then_some(begun));
+        true
+    }
 }
 
 /// The kinds of blocks that a reader wants.

@@ -25,7 +25,7 @@ pub struct Stage {
 /// How the reply arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Delivery {
-    /// Piece by piece. What was emitted cannot be taken back.
+    /// Piece by piece. An event that was emitted cannot be taken back.
     Streamed,
     /// As one body. Doubtful text can wait until the end.
     Whole,

@@ -1,7 +1,9 @@
 //! Every reply of the corpus, cut after each of its frames and resumed, in each format of a run.
 
 use throughline_canonical::{BlockStart, EndReason, Event, Request};
-use throughline_codec::dialects::resumable::{Kinds, LogCursor, ReplyFormat, ResumableReply};
+use throughline_codec::dialects::resumable::{
+    Kinds, LogCursor, LogOutline, ReplyFormat, ResumableReply,
+};
 use throughline_codec::dialects::{ReplyIdentity, fault_of_end};
 
 use super::shared::replies;
@@ -53,6 +55,19 @@ fn write(mut reply: ResumableReply, events: &[Event<'_>]) -> (String, bool) {
     (String::from_utf8(out).unwrap(), reply.knows_cursor())
 }
 
+/// Writes a reply after a cursor, from the outline of the events before it and all events from there on.
+fn write_outlined(reply: ResumableReply, cursor: LogCursor, events: &[Event<'_>]) -> String {
+    let (mut reply, mut outline) = (reply.after(cursor), LogOutline::default());
+    let mut out = Vec::new();
+    for (number, event) in (1..).zip(events) {
+        let is_needed = outline.needs(event);
+        if is_needed || number >= cursor.number {
+            reply.push(number, event, &mut out);
+        }
+    }
+    String::from_utf8(out).unwrap()
+}
+
 /// The frames of a stream, each with its cursor.
 fn frames(format: ReplyFormat, stream: &str) -> Vec<(String, &str)> {
     let separator = if format == ReplyFormat::NdJson { "\n" } else { "\n\n" };
@@ -85,6 +100,8 @@ fn reply_cut_after_any_frame_resumes_byte_for_byte() {
                 let (rest, known) = write(reply(format).after(cursor), &events);
                 assert!(known, "{id}");
                 assert_eq!(rest, whole[at..], "{id}");
+                let rest = write_outlined(reply(format), cursor, &events);
+                assert_eq!(rest, whole[at..], "{id}, from the outline");
             }
             let beyond = LogCursor { number: 1, part: 99 };
             assert!(!write(reply(ReplyFormat::Sse).after(beyond), &events).1, "{name}");

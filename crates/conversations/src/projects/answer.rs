@@ -213,7 +213,7 @@ impl Answer {
         let dialect = sent.maker.as_ref()?.dialect;
         let is_stored = sent.is_stored
             && driven.status == RunStatus::Completed
-            && dialect.profile("").stores_replies;
+            && dialect.profile("").has_response_ids;
         let id = &driven.reply.id;
         (is_stored && !id.is_empty()).then(|| id.clone())
     }
@@ -430,5 +430,146 @@ fn node_status(status: RunStatus) -> NodeStatus {
         RunStatus::Running | RunStatus::Completed => NodeStatus::Complete,
         RunStatus::Cancelled | RunStatus::Interrupted => NodeStatus::Interrupted,
         RunStatus::Error => NodeStatus::Error,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderMap;
+    use throughline_codec::pacing::Pacing;
+    use throughline_sealing::Keyring;
+
+    use super::super::history::Order;
+    use super::super::project::FIRST_BRANCH;
+    use super::super::turn::scope;
+    use super::super::{ProjectMode, ProjectSettings};
+    use super::*;
+    use crate::in_memory::InMemory;
+    use crate::runs::Runs;
+    use crate::runs::canonical::tests::panicking;
+    use crate::sealed_store::SealedStore;
+    use crate::store::{Branch, NodeStore, Page, ProjectFacts, ProjectStore, Reference, RunStore};
+    use crate::test_gateway::gateway;
+
+    const PROJECT: &str = "project_1";
+    const BRANCH: &str = "branch_1";
+
+    /// A project with a question, whose answer is being written.
+    async fn begin(store: &Arc<InMemory>, caller: &Caller) -> Answer {
+        let keyring = Arc::new(Keyring::new([7; 32]));
+        let sealed_store = Arc::new(SealedStore::new(store.clone(), keyring.clone(), 1 << 20));
+        let runs = Arc::new(Runs::new(sealed_store.clone()));
+        let settings = ProjectSettings { pacing: Pacing::IMMEDIATE, ..ProjectSettings::default() };
+        let projects = Projects::new(gateway(keyring.clone()), runs, Arc::default(), settings);
+        let seal = Arc::new(ChatSeal::managed(&keyring, PROJECT));
+        let owner = caller.owner.clone();
+        let mode = ProjectMode::Managed.as_str().to_owned();
+        let facts = ProjectFacts { mode, ..ProjectFacts::default() };
+        let project =
+            Project { id: PROJECT.to_owned(), owner: owner.clone(), facts, ..Project::default() };
+        store.put_project(project).await.unwrap();
+        let facts =
+            NodeFacts { role: NodeRole::User, branch: BRANCH.to_owned(), ..NodeFacts::default() };
+        let project = PROJECT.to_owned();
+        let question = NodeContent { blocks: vec![Block::text("Hello?")], ..Default::default() };
+        let question = Node {
+            id: "question".to_owned(),
+            owner: owner.clone(),
+            sealed: question.seal(&seal, "question"),
+            in_project: Some(ProjectNode { project, facts, ..ProjectNode::default() }),
+            ..Node::default()
+        };
+        let branch = Branch {
+            project: PROJECT.to_owned(),
+            name: FIRST_BRANCH.to_owned(),
+            facts: BranchFacts::default(),
+        };
+        let branch = Reference {
+            id: BRANCH.to_owned(),
+            owner: owner.clone(),
+            head: Some(question.id.clone()),
+            branch: Some(branch),
+            ..Reference::default()
+        };
+        let content = RunContent {
+            project: PROJECT.to_owned(),
+            branch: BRANCH.to_owned(),
+            node: "answer".to_owned(),
+            parent: question.id.clone(),
+            ..RunContent::default()
+        };
+        let id = "run_1".to_owned();
+        let run = Run {
+            owner,
+            scope: scope(PROJECT),
+            name: None,
+            reference: Some(BRANCH.to_owned()),
+            instance: "one".to_owned(),
+            epoch: 1,
+            status: RunStatus::Running,
+            created: 0,
+            expires: None,
+            sealed: sealed_store.seal(SealedKind::Run, &id, &content),
+            id,
+        };
+        let made = Commit { nodes: vec![question], reference: Some(branch), ..Commit::default() };
+        assert_eq!(store.commit(made).await.unwrap(), Outcome::Written);
+        let started = Commit { start: Some(run.clone()), ..Commit::default() };
+        assert_eq!(store.commit(started).await.unwrap(), Outcome::Written);
+        Answer::new(Arc::new(projects), seal, &run, content, Duration::from_secs(60))
+    }
+
+    #[tokio::test]
+    async fn panic_ends_the_run_as_an_error_with_its_partial_node() {
+        let (store, caller) = (Arc::new(InMemory::default()), Caller::new("ada", HeaderMap::new()));
+        let answer = begin(&store, &caller).await;
+        let run = answer.canonical_run();
+        let guard = answer.projects.runs.register(run.live.clone());
+        let work = async {
+            run.drive_events(panicking(), &answer).await;
+        };
+        run.guard(work, &answer).await;
+        drop(guard);
+        let projects = &answer.projects;
+        let ended = projects.run(&caller, "run_1").await.unwrap();
+        assert_eq!((ended.status, ended.node_id.as_deref()), (RunStatus::Error, Some("answer")));
+        let page = Page { after: None, limit: 9 };
+        let history = projects.history(&caller, PROJECT, FIRST_BRANCH, Order::Ascending, page);
+        let nodes = history.await.unwrap().nodes;
+        let shown: Vec<_> =
+            nodes.iter().map(|node| (&*node.id, node.status, node.content.as_deref())).collect();
+        let question = ("question", NodeStatus::Complete, Some("Hello?"));
+        assert_eq!(shown, [question, ("answer", NodeStatus::Error, Some("Hi"))]);
+        let error = nodes[1].error.as_ref().unwrap();
+        assert_eq!(error["kind"], "internal", "{error}");
+        assert_eq!(store.active_runs(&[BRANCH.to_owned()]).await.unwrap(), []);
+    }
+
+    /// The path is long enough for several threads.
+    #[tokio::test]
+    async fn long_path_is_opened_in_order() {
+        let (store, caller) = (Arc::new(InMemory::default()), Caller::new("ada", HeaderMap::new()));
+        let answer = begin(&store, &caller).await;
+        let mut expected = vec![("question".to_owned(), "Hello?".to_owned())];
+        let mut nodes = Vec::new();
+        for number in 0..1_203 {
+            let (id, text) = (format!("node_{number}"), format!("text {number}"));
+            let content = NodeContent { blocks: vec![Block::text(&*text)], ..Default::default() };
+            let parent = expected.last().map(|(id, _)| id.clone());
+            let sealed = content.seal(&answer.seal, &id);
+            nodes.push(Node { id: id.clone(), parent, sealed, ..Node::default() });
+            expected.push((id, text));
+        }
+        store.commit(Commit { nodes, ..Commit::default() }).await.unwrap();
+        let past = answer.projects.past(&answer.seal, "node_1202").await.unwrap();
+        let found: Vec<(String, String)> =
+            past.into_iter().map(|node| (node.id, node.content.text())).collect();
+        assert_eq!(found, expected);
+        // A node that was moved here cannot be opened, and nothing is left out in silence.
+        let moved = store.node("node_7").await.unwrap().unwrap();
+        let moved =
+            Node { id: "node_900".to_owned(), parent: Some("node_899".to_owned()), ..moved };
+        store.put(moved, None).await.unwrap();
+        assert!(answer.projects.past(&answer.seal, "node_1202").await.is_err());
     }
 }

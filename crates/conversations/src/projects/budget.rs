@@ -171,7 +171,7 @@ impl Sizes {
         let needed = self.fixed(window.fixed) + self.from(keep_from);
         let mut left = window.tokens.saturating_sub(needed);
         let mut first = keep_from;
-        // What comes before the first question belongs to it.
+        // Messages before the first question belong to it.
         let earlier = starts.iter().copied().skip(1).filter(|start| *start < keep_from);
         for start in earlier.rev().chain((keep_from > 0).then_some(0)) {
             let turn: u64 = (start..first).map(|index| self.node(index)).sum();

@@ -3,11 +3,13 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::thread::available_parallelism;
 
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use serde::Serialize;
 use serde_json::value::RawValue;
+use tokio::task::spawn_blocking;
 use utoipa::ToSchema;
 
 use super::branch::MAX_PATH;
@@ -16,12 +18,16 @@ use super::context::PastNode;
 use super::problem::Problem;
 use super::{Caller, Projects};
 use crate::chat_seal::{ChatSeal, Field, SealedFields};
-use crate::store::{Changed, Node, NodeRole, NodeStatus, Page, Project};
+use crate::store::{Changed, Detail, Node, NodeRole, NodeStatus, Page, Project};
 
 /// Nodes of one project that a search looks at.
 const MAX_SEARCHED_NODES: usize = 20_000;
 /// Nodes that are read at a time.
 const NODE_PAGE: usize = 500;
+/// Shorter paths are opened faster than threads start.
+const MIN_PARALLEL_NODES: usize = 500;
+/// Threads that open the nodes of one path.
+const MAX_OPENING_THREADS: usize = 4;
 /// The found nodes of one project that a search returns.
 const MAX_MATCHES: usize = 5;
 /// Characters around a found text.
@@ -119,6 +125,10 @@ impl Projects {
             return Ok(HistoryPage { nodes: Vec::new(), next: None });
         };
         let store = &self.sealed_store.store;
+        let detail = match project.facts.key_check {
+            Some(_) => Detail::Whole,
+            None => Detail::Content,
+        };
         let Page { after, limit } = page;
         let (nodes, next) = match order {
             Order::Descending => {
@@ -127,7 +137,7 @@ impl Projects {
                     Some(after) => self.own_node(&project, after).await?.parent,
                 };
                 let mut path = match start {
-                    Some(start) => store.path(&start, limit).await?,
+                    Some(start) => store.path(&start, limit, detail).await?,
                     None => Vec::new(),
                 };
                 path.reverse();
@@ -137,7 +147,7 @@ impl Projects {
             }
             Order::Ascending => {
                 let unknown = after.clone().unwrap_or_default();
-                let nodes = store.path_page(&head, Page { after, limit }).await?;
+                let nodes = store.path_page(&head, Page { after, limit }, detail).await?;
                 let nodes = nodes.ok_or_else(|| {
                     Problem::invalid("after", format!("`{unknown}` is not on this branch"))
                 })?;
@@ -252,17 +262,30 @@ impl Projects {
         Ok(named.collect())
     }
 
-    /// The path to a node, with contents.
+    /// The path to a node, with contents. Long paths are opened by several threads, none of which serves
+    /// requests.
     pub(super) async fn past(&self, seal: &ChatSeal, head: &str) -> Result<Vec<PastNode>, Problem> {
-        let nodes = self.sealed_store.store.path(head, MAX_PATH).await?;
-        nodes
-            .into_iter()
-            .map(|node| {
-                let content = content(seal, &node)?;
-                let facts = node.in_project.map(|inside| inside.facts).unwrap_or_default();
-                Ok(PastNode { id: node.id, facts, content })
-            })
-            .collect()
+        let mut nodes = self.sealed_store.store.path(head, MAX_PATH, Detail::Content).await?;
+        if nodes.len() < MIN_PARALLEL_NODES {
+            return open_nodes(seal, nodes);
+        }
+        let threads = available_parallelism().map_or(1, usize::from).min(MAX_OPENING_THREADS);
+        let share = nodes.len().div_ceil(threads);
+        let mut parts = Vec::with_capacity(threads);
+        while !nodes.is_empty() {
+            let rest = nodes.split_off(share.min(nodes.len()));
+            let (seal, part) = (seal.clone(), std::mem::replace(&mut nodes, rest));
+            parts.push(spawn_blocking(move || open_nodes(&seal, part)));
+        }
+        let mut past = Vec::new();
+        for part in parts {
+            let broken = |_| {
+                let message = "the branch cannot be read; see the server's log";
+                Problem::new(throughline_canonical::FaultKind::Internal, "unreadable", message)
+            };
+            past.extend(part.await.map_err(broken)??);
+        }
+        Ok(past)
     }
 
     /// Searches the texts of a project.
@@ -293,6 +316,15 @@ impl Projects {
         }
         Ok(matches)
     }
+}
+
+fn open_nodes(seal: &ChatSeal, nodes: Vec<Node>) -> Result<Vec<PastNode>, Problem> {
+    let open = |node: Node| {
+        let content = content(seal, &node)?;
+        let facts = node.in_project.map(|inside| inside.facts).unwrap_or_default();
+        Ok(PastNode { id: node.id, facts, content })
+    };
+    nodes.into_iter().map(open).collect()
 }
 
 /// The opened content of a node.

@@ -1,14 +1,16 @@
 //! Leases: chat keys that the server holds for some minutes, so that a client need not send its key
 //! with each request. They are in memory only, and end with the process.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use throughline_canonical::FaultKind;
 use throughline_gateway::thinking::random;
+use throughline_gateway::thinking::store::StoreError;
 use throughline_gateway::unix_ms;
 use throughline_sealing::ChatKey;
 use tokio::sync::watch;
@@ -17,6 +19,7 @@ use utoipa::ToSchema;
 use super::problem::Problem;
 use super::{Caller, Projects};
 use crate::sealed_store::expires;
+use crate::store::{Store, TokenHash};
 
 /// The longest lease, in minutes.
 const MAX_MINUTES: u64 = 24 * 60;
@@ -24,6 +27,10 @@ const MAX_MINUTES: u64 = 24 * 60;
 const DEFAULT_MINUTES: u64 = 15;
 /// Leases of one caller that are held at the same time.
 const MAX_LEASES: usize = 100;
+
+/// How often leases are checked against a store that other processes use too. Two checks fit into the
+/// promised second.
+const WATCH_INTERVAL: Duration = Duration::from_millis(400);
 
 /// Asks for a lease.
 #[derive(Clone, Debug, Default, Deserialize, ToSchema)]
@@ -45,12 +52,19 @@ pub struct LeaseView {
 
 /// All leases of this process.
 #[derive(Debug, Default)]
-pub(super) struct Leases(Arc<Mutex<HashMap<String, Lease>>>);
+pub(super) struct Leases {
+    held: Arc<Mutex<HashMap<String, Lease>>>,
+    /// Whether a task checks them against a store that other processes use too.
+    is_watched: Arc<AtomicBool>,
+}
 
+/// A chat key that the server holds.
 #[derive(Debug)]
-struct Lease {
-    owner: String,
-    project: String,
+pub(super) struct Lease {
+    pub(super) owner: String,
+    pub(super) project: String,
+    /// The session of the user who made it, if there are users.
+    pub(super) session: Option<TokenHash>,
     /// Erased from memory when the lease is dropped.
     key: ChatKey,
     revoked: watch::Sender<bool>,
@@ -70,18 +84,19 @@ impl Leases {
         let lease = Lease {
             owner: caller.owner.clone(),
             project: project.to_owned(),
+            session: caller.session,
             key,
             revoked: watch::Sender::new(false),
         };
         {
-            let mut leases = self.0.lock();
+            let mut leases = self.held.lock();
             let own = leases.values().filter(|lease| lease.owner == caller.owner).count();
             if own >= MAX_LEASES {
                 return Err(too_many());
             }
             leases.insert(id.clone(), lease);
         }
-        let (leases, ended) = (Arc::downgrade(&self.0), id.clone());
+        let (leases, ended) = (Arc::downgrade(&self.held), id.clone());
         tokio::spawn(async move {
             tokio::time::sleep(time).await;
             if let Some(leases) = leases.upgrade() {
@@ -98,24 +113,85 @@ impl Leases {
         project: &str,
         id: &str,
     ) -> Option<(ChatKey, watch::Receiver<bool>)> {
-        let leases = self.0.lock();
+        let leases = self.held.lock();
         let lease = leases.get(id)?;
         let is_own = lease.owner == caller.owner && lease.project == project;
         is_own.then(|| (lease.key.clone(), lease.revoked.subscribe()))
     }
 
-    /// Ends the leases of a project that `ends` names. Runs and readers that use them end too.
-    pub(super) fn revoke(&self, project: &str, ends: impl Fn(&str, &str) -> bool) -> usize {
-        let mut leases = self.0.lock();
+    /// Ends the leases that `ends` names, by id and content. Runs and readers that use them end too.
+    pub(super) fn revoke(&self, ends: impl Fn(&str, &Lease) -> bool) -> usize {
+        let mut leases = self.held.lock();
         let before = leases.len();
         leases.retain(|id, lease| {
-            let ends = lease.project == project && ends(&lease.owner, id);
+            let ends = ends(id, lease);
             if ends {
                 lease.revoked.send_replace(true);
             }
             !ends
         });
         before - leases.len()
+    }
+
+    /// Ends leases whose key or session has ended at another process. One task does this for all leases,
+    /// as long as there are any.
+    fn watch(self: &Arc<Self>, store: Arc<dyn Store>) {
+        if !store.is_shared() || self.is_watched.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let leases = Arc::downgrade(self);
+        tokio::spawn(async move {
+            loop {
+                tokio::time::sleep(WATCH_INTERVAL).await;
+                let Some(leases) = leases.upgrade() else { return };
+                // A store that does not answer proves nothing, and requests fail with it anyway.
+                if let Err(error) = leases.check(&*store).await {
+                    tracing::warn!(%error, "cannot check leases");
+                }
+                if leases.stop_watching() {
+                    return;
+                }
+            }
+        });
+    }
+
+    /// Whether no lease is left. The next one then starts another task.
+    fn stop_watching(&self) -> bool {
+        let held = self.held.lock();
+        let is_over = held.is_empty();
+        if is_over {
+            self.is_watched.store(false, Ordering::Release);
+        }
+        is_over
+    }
+
+    async fn check(&self, store: &dyn Store) -> Result<(), StoreError> {
+        let (projects, sessions) = {
+            let held = self.held.lock();
+            let projects: BTreeSet<String> =
+                held.values().map(|lease| lease.project.clone()).collect();
+            let sessions: BTreeSet<TokenHash> =
+                held.values().filter_map(|lease| lease.session).collect();
+            (projects.into_iter().collect::<Vec<_>>(), sessions)
+        };
+        let checks: HashMap<String, Option<String>> =
+            store.key_checks(&projects).await?.into_iter().collect();
+        let mut ended = BTreeSet::new();
+        for session in sessions {
+            if store.session(session).await?.is_none() {
+                ended.insert(session);
+            }
+        }
+        // A lease that was made meanwhile is checked the next time.
+        self.revoke(|_, lease| {
+            let key_check = Some(lease.key.key_check().to_string());
+            let has_other_key = match checks.get(&lease.project) {
+                Some(present) => *present != key_check,
+                None => projects.contains(&lease.project),
+            };
+            has_other_key || lease.session.is_some_and(|session| ended.contains(&session))
+        });
+        Ok(())
     }
 }
 
@@ -143,6 +219,7 @@ impl Projects {
         })?;
         let time = Duration::from_secs(60 * minutes);
         let lease = self.leases.grant(caller, &project.id, key, time)?;
+        self.leases.watch(self.sealed_store.store.clone());
         Ok(LeaseView { lease, expires_at: expires(unix_ms(), time) })
     }
 
@@ -150,14 +227,28 @@ impl Projects {
     /// that were started with them stop, and readers that use them end.
     pub async fn revoke_lease(&self, caller: &Caller, project: &str) -> Result<(), Problem> {
         let project = self.any_project(caller, project).await?;
-        let revoked = self.leases.revoke(&project.id, |owner, id| {
-            owner == caller.owner && caller.lease.as_deref().is_none_or(|lease| lease == id)
+        let revoked = self.leases.revoke(|id, lease| {
+            lease.project == project.id
+                && lease.owner == caller.owner
+                && caller.lease.as_deref().is_none_or(|wanted| wanted == id)
         });
         match revoked {
             0 => Err(Problem::not_found("lease of project", &project.id)
                 .hint("it may have ended; leases also end when the server restarts")),
             _ => Ok(()),
         }
+    }
+}
+
+impl Projects {
+    /// Ends the leases that were made with a session, which has ended.
+    pub fn end_leases_of_session(&self, session: TokenHash) {
+        self.leases.revoke(|_, lease| lease.session == Some(session));
+    }
+
+    /// Ends all leases of a user, whose passphrase has changed.
+    pub fn end_leases_of_user(&self, user: &str) {
+        self.leases.revoke(|_, lease| lease.owner == user);
     }
 }
 

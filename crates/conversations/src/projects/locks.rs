@@ -134,6 +134,14 @@ pub(super) fn wrong_key(presented: KeyCheck) -> Problem {
     .hint("present the key whose check is the project's `keyCheck`; it may have been changed")
 }
 
+/// The error of a request whose key was replaced while it was answered. Nothing was stored.
+pub(super) fn replaced_key(seal: &ChatSeal) -> Problem {
+    match seal.present_key() {
+        Some(key) => wrong_key(key),
+        None => Problem::conflict("wrong-key", "the project is gone, or has another key"),
+    }
+}
+
 fn broken_chain(error: OpenError) -> Problem {
     tracing::error!(%error, "cannot open an earlier key of a project");
     let detail = "an earlier key of this project cannot be opened with the present one";

@@ -208,7 +208,7 @@ impl Projects {
         if !self.sealed_store.store.remove_member(&project.id, &user.id).await? {
             return Err(Problem::not_found("member", name));
         }
-        self.leases.revoke(&project.id, |owner, _| owner == user.id);
+        self.leases.revoke(|_, lease| lease.project == project.id && lease.owner == user.id);
         Ok(())
     }
 
@@ -267,6 +267,12 @@ impl Projects {
             let wrapped = read_wrapped_key(&format!("wrappedKeys.{name}"), wrapped)?;
             wrapped_keys.push((self.user_named(name).await?.id, wrapped));
         }
+        let has_owner = wrapped_keys.iter().any(|(user, _)| *user == project.owner);
+        if !has_owner && self.sealed_store.store.user(&project.owner).await?.is_some() {
+            let missing = "lacks the owner, who would lose the project";
+            return Err(Problem::invalid("wrappedKeys", missing)
+                .hint("wrap the next key under your own master key, and send it with your name"));
+        }
         let change = KeyChange {
             project: project.id.clone(),
             previous: PreviousKey { key_check: present, previous: write_bytes(&previous) },
@@ -276,7 +282,7 @@ impl Projects {
         if !self.sealed_store.store.change_key(change).await? {
             return Err(key_changed());
         }
-        self.leases.revoke(&project.id, |_, _| true);
+        self.leases.revoke(|_, lease| lease.project == project.id);
         // What they still write would be sealed under the present key.
         self.stop_runs(&project.id).await?;
         self.find_key(caller, self.own_project(caller, &project.id).await?).await

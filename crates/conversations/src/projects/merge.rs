@@ -8,6 +8,7 @@ use utoipa::ToSchema;
 use super::branch::busy;
 use super::content::{NodeContent, NodeView};
 use super::history::view;
+use super::locks::replaced_key;
 use super::problem::Problem;
 use super::turn::new_node;
 use super::{Caller, Projects};
@@ -73,9 +74,15 @@ impl Projects {
             inside.facts.merged = Some(theirs);
         }
         let moves = Move { reference: into.id.clone(), from: parent, to: Some(id.clone()) };
-        let commit = Commit { nodes: vec![node.clone()], moves: Some(moves), ..Commit::default() };
+        let commit = Commit {
+            sealed_under: seal.sealed_under(),
+            nodes: vec![node.clone()],
+            moves: Some(moves),
+            ..Commit::default()
+        };
         match self.sealed_store.store.commit(commit).await? {
             Outcome::Written => {}
+            Outcome::KeyChanged => return Err(replaced_key(&seal)),
             Outcome::Busy { run } => return Err(busy(&run)),
             _ => return Err(self.stale(&into.id).await),
         }

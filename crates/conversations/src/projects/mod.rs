@@ -62,7 +62,7 @@ pub use self::turn::{
 };
 use crate::runs::Runs;
 use crate::sealed_store::SealedStore;
-use crate::store::{Project, Reference};
+use crate::store::{Project, Reference, TokenHash};
 use crate::tool_loop::Limits;
 use crate::tool_loop::approvals::Approvals;
 
@@ -125,12 +125,15 @@ pub struct Caller {
     pub key: Option<ChatKey>,
     /// The lease that the caller presents.
     pub lease: Option<String>,
+    /// The session of the user, if there are users.
+    pub session: Option<TokenHash>,
 }
 
 impl Caller {
     /// The caller with this key.
     pub fn new(key: &str, headers: HeaderMap) -> Self {
-        Self { owner: credential_fingerprint(key), headers, key: None, lease: None }
+        let owner = credential_fingerprint(key);
+        Self { owner, headers, key: None, lease: None, session: None }
     }
 }
 
@@ -141,7 +144,7 @@ pub struct Projects {
     runs: Arc<Runs>,
     sealed_store: Arc<SealedStore>,
     settings: RwLock<ProjectSettings>,
-    leases: Leases,
+    leases: Arc<Leases>,
     /// The MCP servers whose tools models may call.
     tools: Arc<Servers>,
     approvals: Arc<Approvals>,
@@ -161,7 +164,7 @@ impl Projects {
             runs,
             sealed_store,
             settings: RwLock::new(settings),
-            leases: Leases::default(),
+            leases: Arc::default(),
             tools,
             approvals: Arc::default(),
         }

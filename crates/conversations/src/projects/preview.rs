@@ -1,6 +1,7 @@
 //! Shows what would be sent for a chat turn, and why, without sending it.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use throughline_codec::dialects::stored::Stored;
@@ -25,6 +26,18 @@ pub struct ChatPreview {
     #[serde(flatten)]
     #[schema(value_type = Object)]
     pub preview: Preview,
+    /// How long its steps took.
+    #[serde(skip)]
+    pub times: PreviewTimes,
+}
+
+/// How long the steps of a preview took.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PreviewTimes {
+    /// Reading the branch and choosing what of it is sent.
+    pub assembly: Duration,
+    /// Planning and writing the provider's request.
+    pub plan: Duration,
 }
 
 impl Projects {
@@ -58,11 +71,14 @@ impl Projects {
             model: lock.1,
             ..RunContent::default()
         };
+        let began = Instant::now();
         let (request, context) =
             self.assemble(&seal, &run, part.request, vec![new_node(part.blocks)]).await?;
+        let assembly = began.elapsed();
         let incoming = self.incoming(caller, &run.provider, &seal);
         let accepted = Stored::accept(request, context.left_out, context.losses);
         let preview = self.gateway.preview(incoming, accepted).await?;
-        Ok(ChatPreview { nodes: context.nodes, tokens: context.tokens, preview })
+        let times = PreviewTimes { assembly, plan: began.elapsed().saturating_sub(assembly) };
+        Ok(ChatPreview { nodes: context.nodes, tokens: context.tokens, preview, times })
     }
 }

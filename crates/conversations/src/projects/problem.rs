@@ -7,7 +7,7 @@ use throughline_codec::dialects::ClientDialect;
 use throughline_codec::dialects::stored::Stored;
 use throughline_gateway::thinking::store::StoreError;
 
-use crate::sealed_store::fault;
+use crate::sealed_store::{UNREADABLE, fault};
 
 /// An error of the conversation API. Boxed, because results are returned often and fail rarely.
 #[derive(Clone, Debug)]
@@ -119,8 +119,16 @@ fn default_hint(kind: FaultKind) -> &'static str {
 
 impl From<Fault> for Problem {
     fn from(fault: Fault) -> Self {
+        let is_unreadable = fault.code.as_deref() == Some(UNREADABLE);
         let details = Details { fault, kind: "", hint: None, status: None, extra: Map::new() };
-        Self(Box::new(details))
+        let mut problem = Self(Box::new(details));
+        if is_unreadable {
+            problem.0.kind = UNREADABLE;
+            problem = problem.with("code", UNREADABLE).hint(
+                "the stored value was damaged or moved; `throughline keys verify` finds all such rows",
+            );
+        }
+        problem
     }
 }
 

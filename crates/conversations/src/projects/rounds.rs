@@ -107,7 +107,7 @@ impl<'a> Rounds<'a> {
         let maker = self.answer.sent.lock().maker.clone();
         let reply = joined.reply();
         let is_stored = self.answer.sent.lock().is_stored
-            && maker.as_ref().is_some_and(|maker| maker.dialect.profile("").stores_replies);
+            && maker.as_ref().is_some_and(|maker| maker.dialect.profile("").has_response_ids);
         Some(PastNode {
             id: content.node.clone(),
             facts: NodeFacts {

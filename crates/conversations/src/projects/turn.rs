@@ -17,6 +17,7 @@ use super::branch::{busy, name_taken};
 use super::content::NodeContent;
 use super::history::content;
 use super::ids::new_id;
+use super::locks::replaced_key;
 use super::problem::Problem;
 use super::project::{FIRST_BRANCH, check_name};
 use super::tools::{Resume, take_server_tools};
@@ -25,8 +26,8 @@ use super::{Caller, Projects};
 use crate::chat_seal::ChatSeal;
 use crate::sealed_store::SealedKind;
 use crate::store::{
-    BranchFacts, Commit, Move, Node, NodeFacts, NodeRole, Outcome, Project, ProjectNode, Reference,
-    Run, RunStatus,
+    BranchFacts, Commit, Detail, Move, Node, NodeFacts, NodeRole, Outcome, Project, ProjectNode,
+    Reference, Run, RunStatus,
 };
 
 /// How many turns may fail before the results of a call cannot be sent again.
@@ -399,6 +400,7 @@ impl Projects {
             id,
         };
         commit.start = Some(run.clone());
+        commit.sealed_under = new.seal.sealed_under();
         match self.sealed_store.store.commit(commit).await? {
             Outcome::Written => {}
             Outcome::Stale => return Err(self.stale(&new.branch.id).await),
@@ -409,6 +411,7 @@ impl Projects {
             }
             Outcome::NameTaken => return Err(name_taken(&content.branch_name)),
             Outcome::Fenced => return Err(busy(&run.id)),
+            Outcome::KeyChanged => return Err(replaced_key(&new.seal)),
         }
         let started = StartedRun {
             run_id: run.id.clone(),
@@ -447,7 +450,9 @@ impl Projects {
         }
         // After a turn that failed, the newest nodes are what the user said.
         let path = match head {
-            Some(head) => self.sealed_store.store.path(head, MAX_FAILED_TURNS).await?,
+            Some(head) => {
+                self.sealed_store.store.path(head, MAX_FAILED_TURNS, Detail::Content).await?
+            }
             None => Vec::new(),
         };
         let is_answer = |node: &&Node| {
@@ -715,7 +720,7 @@ fn read_request(
         }
         Problem::from(fault)
     })?;
-    // What nothing reads is a mistake of the caller, and its loss would not be noticed.
+    // A member that no code reads is a mistake of the caller, and its loss would not be noticed.
     if accepted.losses.contains(&UNKNOWN_MEMBER) {
         let mut settings = settings;
         take_server_tools(&mut settings);

@@ -67,8 +67,14 @@ impl Projects {
         let to = Some(node.id.clone());
         let moves =
             Move { reference: branch.id.clone(), from: branch.head.clone(), to: to.clone() };
-        let commit = Commit { nodes: vec![node], moves: Some(moves), ..Commit::default() };
-        // If the branch has moved, another request has stored the answer.
+        let commit = Commit {
+            sealed_under: seal.sealed_under(),
+            nodes: vec![node],
+            moves: Some(moves),
+            ..Commit::default()
+        };
+        // If the branch has moved, another request has stored the answer. If the key has changed, one
+        // with the new key will.
         if store.commit(commit).await? == Outcome::Written {
             branch.head = to;
         }

@@ -42,7 +42,7 @@ const MAX_STOP_WAIT: Duration = Duration::from_secs(5);
 const ABANDONED: &str = "the server was stopped while this response was being written";
 
 fn entry(WrittenEvent { number, text }: WrittenEvent) -> Entry {
-    Entry { number, text: text.into() }
+    Entry::new(number, text)
 }
 
 /// A response that is running.
@@ -125,7 +125,7 @@ impl Run {
         };
         let event = |(number, kind): (u64, &&str)| {
             let data = json!({"type": kind, "sequence_number": number, "response": response});
-            Entry { number, text: format!("event: {kind}\ndata: {data}\n\n").into() }
+            Entry::new(number, format!("event: {kind}\ndata: {data}\n\n"))
         };
         Some(((next..).zip(kinds).map(event).collect(), Step::Ended(response)))
     }

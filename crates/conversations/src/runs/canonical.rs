@@ -100,7 +100,7 @@ impl CanonicalRun {
             log.end(EndReason::Failed);
         }
         if catch_panic(self.finish(log, store_end)).await.is_err() {
-            // What belongs to the end cannot be written.
+            // The answer cannot be stored.
             self.runs.end_without_content(&self.live).await;
             self.live.publish();
         }
@@ -270,7 +270,7 @@ pub(crate) fn fault_of(finished: FinishedReply) -> Fault {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use futures_util::{FutureExt, stream};
     use parking_lot::Mutex;
     use throughline_canonical::{Block, BlockStart, Delta};
@@ -476,7 +476,7 @@ mod tests {
     }
 
     /// Events that a task gets before it panics.
-    fn panicking() -> impl Stream<Item = Vec<TurnEvent>> {
+    pub(crate) fn panicking() -> impl Stream<Item = Vec<TurnEvent>> {
         let first = vec![TurnEvent::Event(text_started(0)), TurnEvent::Event(text(0, "Hi"))];
         stream::once(async { first }).chain(stream::once(async { panic!("a mistake in our code") }))
     }

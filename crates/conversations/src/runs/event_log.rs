@@ -3,6 +3,7 @@
 
 use throughline_canonical::{Block, EndReason, Event, Fault, FaultKind, Fold, Reply, RoundFacts};
 use throughline_codec::dialects::fault_of_end;
+use throughline_codec::dialects::resumable::LogOutline;
 use throughline_codec::pacing::{Pacer, Pacing};
 use throughline_gateway::reply::events::TurnEvent;
 use throughline_gateway::shutdown;
@@ -92,6 +93,8 @@ pub(super) struct EventLog {
     rounds: Vec<FinishedRound>,
     /// The position of the first block of the present round.
     round_start: usize,
+    /// Which entries every reader needs.
+    outline: LogOutline,
     /// The number of the last entry.
     last_number: u64,
     /// Entries that are not in the log of the run yet.
@@ -154,7 +157,8 @@ impl EventLog {
         self.last_number += 1;
         // Events have only strings as keys, so writing them cannot fail.
         let text = serde_json::to_string(event).unwrap_or_default();
-        self.entries.push(Entry { number: self.last_number, text: text.into() });
+        let continues = !self.outline.needs(event);
+        self.entries.push(Entry { continues, ..Entry::new(self.last_number, text) });
     }
 
     fn record(&mut self, event: &Event<'_>) {

@@ -20,6 +20,16 @@ pub struct Entry {
     /// The text. Logs of earlier versions call it `event`.
     #[serde(alias = "event")]
     pub text: Arc<str>,
+    /// Whether it only continues a text. A reader that resumes after it does not need it.
+    #[serde(skip)]
+    pub continues: bool,
+}
+
+impl Entry {
+    /// An entry that every reader needs.
+    pub fn new(number: u64, text: impl Into<Arc<str>>) -> Self {
+        Self { number, text: text.into(), continues: false }
+    }
 }
 
 /// A run that this process writes.
@@ -211,7 +221,7 @@ mod tests {
     use super::*;
 
     fn entries(numbers: std::ops::Range<u64>) -> Vec<Entry> {
-        numbers.map(|number| Entry { number, text: format!("entry {number}").into() }).collect()
+        numbers.map(|number| Entry::new(number, format!("entry {number}"))).collect()
     }
 
     #[tokio::test]

@@ -46,6 +46,9 @@ const RECORD_INTERVAL: Duration = Duration::from_secs(1);
 /// How old the newest record of a reader may be while it reads.
 const MAX_RECORD_AGE: Duration = Duration::from_secs(3);
 
+/// Pieces of a log that are read at a time.
+const LOG_PAGE: usize = 200;
+
 /// The pause before a write that failed is tried again.
 const RETRY_PAUSE: Duration = Duration::from_millis(250);
 /// How long a run without content is kept.
@@ -121,7 +124,8 @@ impl Runs {
             None => self.sealed_store.seal(SealedKind::Log(first.number), &run.id, &new),
         };
         self.sealed_store.count_written(sealed.len());
-        let piece = Piece { first: first.number, last: last.number, sealed };
+        let continues = new.iter().all(|entry| entry.continues);
+        let piece = Piece { first: first.number, last: last.number, continues, sealed };
         let piece = LogPiece { run: run.id.clone(), epoch: run.epoch, piece };
         let written = self.log_writer.write(piece).await;
         if written == Written::Yes {
@@ -134,18 +138,59 @@ impl Runs {
     pub async fn stored_entries(
         &self,
         id: &str,
-        after: Option<u64>,
+        mut after: Option<u64>,
         seal: Option<&ChatSeal>,
     ) -> Result<Vec<Entry>, StoreError> {
         let mut entries = Vec::new();
-        for piece in self.sealed_store.store.logged(id, after).await? {
-            let logged: Vec<Entry> = match seal {
-                Some(seal) => seal.open_json(Field::Log(piece.first), id, &piece.sealed)?,
-                None => self.sealed_store.open(SealedKind::Log(piece.first), id, &piece.sealed)?,
+        loop {
+            let page = self.stored_page(id, after, seal).await?;
+            let Some(last) = page.last() else {
+                return Ok(entries);
             };
-            let later =
-                logged.into_iter().filter(|entry| after.is_none_or(|after| entry.number > after));
-            entries.extend(later);
+            after = Some(last.number);
+            entries.extend(page);
+        }
+    }
+
+    /// The first of these entries.
+    async fn stored_page(
+        &self,
+        id: &str,
+        after: Option<u64>,
+        seal: Option<&ChatSeal>,
+    ) -> Result<Vec<Entry>, StoreError> {
+        let pieces = self.sealed_store.store.logged(id, after, LOG_PAGE).await?;
+        let mut entries = self.open_pieces(id, pieces, seal)?;
+        entries.retain(|entry| after.is_none_or(|after| entry.number > after));
+        Ok(entries)
+    }
+
+    /// What a reader needs of the stored entries before this number, if it has seen them.
+    async fn outline(
+        &self,
+        id: &str,
+        before: u64,
+        seal: Option<&ChatSeal>,
+    ) -> Result<Vec<Entry>, StoreError> {
+        let pieces = self.sealed_store.store.log_outline(id, before).await?;
+        let mut entries = self.open_pieces(id, pieces, seal)?;
+        entries.retain(|entry| entry.number < before);
+        Ok(entries)
+    }
+
+    fn open_pieces(
+        &self,
+        id: &str,
+        pieces: Vec<Piece>,
+        seal: Option<&ChatSeal>,
+    ) -> Result<Vec<Entry>, StoreError> {
+        let mut entries = Vec::new();
+        for Piece { first, sealed, .. } in pieces {
+            let logged: Vec<Entry> = match seal {
+                Some(seal) => seal.open_json(Field::Log(first), id, &sealed)?,
+                None => self.sealed_store.open(SealedKind::Log(first), id, &sealed)?,
+            };
+            entries.extend(logged);
         }
         Ok(entries)
     }
@@ -304,7 +349,7 @@ impl StoredReader {
                 self.record_reading().await;
             }
             let seal = self.seal.as_deref();
-            let mut entries = self.runs.stored_entries(&self.id, self.after, seal).await?;
+            let mut entries = self.runs.stored_page(&self.id, self.after, seal).await?;
             if is_running && entries.last().is_some_and(is_end) {
                 // What belongs to the end, such as the node of an answer, is not stored yet.
                 entries.pop();

@@ -30,7 +30,7 @@ use super::log::{Entry, LiveRun};
 use super::{Runs, server_died};
 use crate::body::live;
 use crate::chat_seal::ChatSeal;
-use crate::sealed_store::fault;
+use crate::sealed_store::{UNREADABLE, fault};
 use crate::store::RunStatus;
 
 /// How many bytes are written at once.
@@ -147,31 +147,42 @@ impl RunReader {
         cursor: Option<LogCursor>,
     ) -> Result<Self, Fault> {
         let live = runs.live(id);
-        let last = match &live {
-            Some(live) => live.last_number(),
-            None if cursor.is_none() => None,
-            None => {
-                let entries = runs.stored_entries(id, None, seal.as_deref()).await;
-                entries.map_err(fault)?.last().map(|entry| entry.number)
+        let (outline, after, last) = match (&live, cursor) {
+            (_, None) => (Vec::new(), None, None),
+            (Some(live), Some(_)) => (Vec::new(), None, live.last_number()),
+            (None, Some(cursor)) => {
+                let outline = runs.outline(id, cursor.number, seal.as_deref()).await;
+                let last = runs.sealed_store.store.last_logged(id).await;
+                let after = cursor.number.checked_sub(1);
+                (outline.map_err(fault)?, after, last.map_err(fault)?)
             }
         };
         let entries = match &live {
             Some(live) => live.follow(None).map(Ok).fuse().boxed(),
-            None => runs.follow(id, None, seal.clone()).fuse().boxed(),
+            None => runs.follow(id, after, seal.clone()).fuse().boxed(),
         };
         let mut reader = Self { seal, ..Self::new(runs, id, reply, entries, live) };
         if let Some(cursor) = cursor {
             reader.reply = reader.reply.after(cursor);
-            reader.skip_to(cursor, last.unwrap_or_default()).await?;
+            reader.skip_to(cursor, &outline, last.unwrap_or_default()).await?;
         }
         Ok(reader)
     }
 
-    /// Reads up to the cursor of the reply, and keeps what follows it in its event.
-    async fn skip_to(&mut self, cursor: LogCursor, last: u64) -> Result<(), Fault> {
+    /// Reads up to the cursor of the reply, and keeps what follows it in its event. The outline has the
+    /// entries before the cursor that are not read otherwise.
+    async fn skip_to(
+        &mut self,
+        cursor: LogCursor,
+        outline: &[Entry],
+        last: u64,
+    ) -> Result<(), Fault> {
         let mut rest = Vec::new();
         // The client may have seen only what comes before the first event.
         self.reply.begin(&mut rest);
+        for entry in outline {
+            self.take(entry, &mut rest);
+        }
         if cursor.number > last && self.reply.last() < Some(cursor) {
             return Err(LogCursor::unknown(cursor));
         }
@@ -249,6 +260,9 @@ impl RunReader {
             }
             match self.entries.next().await {
                 Some(Ok(entry)) => self.take(&entry, &mut out),
+                Some(Err(fault)) if fault.code.as_deref() == Some(UNREADABLE) => {
+                    self.write_end(fault, EndReason::Failed, &mut out);
+                }
                 // A store that failed has been logged. The run may go on, so the reader resumes.
                 Some(Err(_)) => return None,
                 // Another process has taken the run over, so its rest is in the store.
@@ -476,50 +490,17 @@ mod tests {
     use throughline_canonical::{BlockStart, Delta, Request};
     use throughline_codec::dialects::ReplyIdentity;
     use throughline_codec::dialects::resumable::ReplyFormat;
-    use throughline_gateway::catalog::Catalog;
-    use throughline_gateway::gateway::Stores;
-    use throughline_gateway::route::Routes;
-    use throughline_gateway::settings::{
-        Limits, Policy, Settings, Thinking, ToolThinking, Unknown,
-    };
-    use throughline_gateway::thinking::store as memory;
-    use throughline_gateway::thinking::vault::store::InMemoryVault;
     use throughline_sealing::Keyring;
 
     use super::*;
     use crate::in_memory::InMemory;
     use crate::runs::Appended;
     use crate::sealed_store::SealedStore;
-    use crate::store::{Commit, NodeStore, Run, RunStatus};
+    use crate::store::{Commit, LogPiece, NodeStore, Piece, Run, RunEnd, RunStatus};
+    use crate::test_gateway::gateway;
 
     const ID: &str = "run_1";
     const QUEUE: u64 = 5;
-
-    fn gateway(keyring: Arc<Keyring>) -> Arc<Gateway> {
-        let thinking = Thinking {
-            policy: Policy::Origin,
-            unknown: Unknown::Try,
-            orphan_threshold: Duration::from_secs(300),
-            memory_limit: 1 << 20,
-            tool_thinking: ToolThinking::Auto,
-        };
-        let settings = Settings {
-            backends: Vec::new(),
-            catalog: Arc::new(Catalog::embedded()),
-            routes: Routes::default(),
-            thinking,
-            reasoning_fields: Vec::new(),
-            limits: Limits { body: 1 << 20, json_depth: 128, streams: 1 },
-            keep_alive: Duration::from_secs(3600),
-            full_body: false,
-            pretty_print: false,
-        };
-        let stores = Stores {
-            memory: Arc::new(memory::InMemory::default()),
-            vault: Arc::new(InMemoryVault::default()),
-        };
-        Arc::new(Gateway::new(settings, memory::Snapshot::default(), stores, keyring))
-    }
 
     /// Readers, and a run in progress.
     async fn begin() -> (Arc<Readers>, Arc<LiveRun>, crate::runs::RunGuard) {
@@ -555,7 +536,7 @@ mod tests {
     }
 
     fn entry(number: u64, event: &Event<'_>) -> Entry {
-        Entry { number, text: serde_json::to_string(event).unwrap().into() }
+        Entry::new(number, serde_json::to_string(event).unwrap())
     }
 
     fn text_started() -> Entry {
@@ -621,5 +602,44 @@ mod tests {
         readers.runs.append(&live, vec![end]).await;
         assert_eq!(read(slow).await.lines().count() as u64, QUEUE);
         drop(guard);
+    }
+
+    /// The texts before the cursor cannot be opened, so who reads them fails.
+    #[tokio::test]
+    async fn reader_that_resumes_reads_no_text_before_its_cursor() {
+        let (readers, live, guard) = begin().await;
+        let text = |number| Entry { continues: number > 2, ..long_text(number) };
+        let store = &readers.runs.sealed_store.store;
+        assert_eq!(readers.runs.append(&live, vec![text_started()]).await, Appended::Yes);
+        assert_eq!(readers.runs.append(&live, vec![text(2)]).await, Appended::Yes);
+        for number in 3..=40 {
+            let (first, last, continues) = (number, number, true);
+            let piece = Piece { first, last, continues, sealed: b"damaged".to_vec() };
+            let run = ID.to_owned();
+            assert_eq!(store.log(vec![LogPiece { run, epoch: 1, piece }]).await.unwrap(), [true]);
+        }
+        for number in 41..=50 {
+            assert_eq!(readers.runs.append(&live, vec![text(number)]).await, Appended::Yes);
+        }
+        let end = entry(51, &Event::Ended { reason: EndReason::Stop });
+        assert_eq!(readers.runs.append(&live, vec![end]).await, Appended::Yes);
+        let whole =
+            read(readers.body_of(readers.open(ID, None, reply(), None).await.unwrap())).await;
+        drop(guard);
+        let (run, sealed, expires) = (ID.to_owned(), Vec::new(), None);
+        let end = RunEnd { run, epoch: 1, status: RunStatus::Completed, expires, sealed };
+        store.commit(Commit { end: Some(end), ..Commit::default() }).await.unwrap();
+        let after = |number| readers.resume(ID, None, reply(), Some(cursor_at(number)));
+        for (number, lines) in [(41, 10), (45, 6), (50, 1), (51, 0)] {
+            let rest = read(readers.body_of(after(number).await.unwrap())).await;
+            assert!(whole.ends_with(&rest), "{number}");
+            assert_eq!(rest.lines().count(), lines, "{number}");
+        }
+        assert!(after(39).await.is_err());
+        assert!(after(52).await.is_err());
+    }
+
+    fn cursor_at(number: u64) -> LogCursor {
+        LogCursor { number, part: 0 }
     }
 }

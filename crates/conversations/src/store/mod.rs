@@ -7,7 +7,7 @@
 //! here: a store sees only ids, owners, times and the facts that need no key.
 //!
 //! The types are in [`node`], [`project`], [`run`], [`user`] and [`member`]. A [`Commit`] has the
-//! changes that are written together.
+//! changes that are written together. [`sealed_rows`] reads all sealed values, whatever they are.
 
 use std::borrow::Cow;
 use std::fmt::Debug;
@@ -21,15 +21,17 @@ pub mod member;
 pub mod node;
 pub mod project;
 pub mod run;
+pub mod sealed_rows;
 pub mod user;
 
 pub use member::{KeyChange, Member};
 pub use node::{
-    Branch, BranchFacts, Changed, Move, Node, NodeFacts, NodeRole, NodeStatus, Owner, ProjectNode,
-    Reference,
+    Branch, BranchFacts, Changed, Detail, Move, Node, NodeFacts, NodeRole, NodeStatus, Owner,
+    ProjectNode, Reference,
 };
 pub use project::{Page, PreviousKey, Project, ProjectFacts};
-pub use run::{Commit, LogPiece, Outcome, Piece, Run, RunEnd, RunStatus};
+pub use run::{Commit, LogPiece, Outcome, Piece, Run, RunEnd, RunStatus, SealedUnder};
+pub use sealed_rows::{RowId, Rows, SealedRow, SealedRows, SealedTable};
 pub use user::{Credential, CredentialChange, TokenHash, User, UserSession};
 
 /// The longest name that is stored as it is, in bytes. Databases cannot find arbitrarily long ones.
@@ -68,12 +70,13 @@ pub trait NodeStore: Debug + Send + Sync + 'static {
     fn named(&self, owner: &str, name: &str) -> StoreFuture<'_, Option<Node>>;
     /// A node and those before it, oldest first, at most `most`. A missing node ends the path; then
     /// the first node has a parent.
-    fn path(&self, id: &str, most: usize) -> StoreFuture<'_, Vec<Node>>;
+    fn path(&self, id: &str, most: usize, detail: Detail) -> StoreFuture<'_, Vec<Node>>;
     /// The ids of a node and of those before it, oldest first, at most `most`.
     fn path_ids(&self, id: &str, most: usize) -> StoreFuture<'_, Vec<String>>;
     /// A page of the path to a node of a project, oldest first. `None` if the node after which the page
     /// starts is not on the path. What comes later on the path costs nothing.
-    fn path_page(&self, id: &str, page: Page) -> StoreFuture<'_, Option<Vec<Node>>>;
+    fn path_page(&self, id: &str, page: Page, detail: Detail)
+    -> StoreFuture<'_, Option<Vec<Node>>>;
     /// The sealed reply of the provider, of a node of a project.
     fn raw(&self, id: &str) -> StoreFuture<'_, Option<Vec<u8>>>;
     /// Removes a node, its log and its provider's reply. Returns whether there was one.
@@ -97,6 +100,8 @@ pub trait NodeStore: Debug + Send + Sync + 'static {
 pub trait ProjectStore: Debug + Send + Sync + 'static {
     /// Writes a project, and replaces one with the same id.
     fn put_project(&self, project: Project) -> StoreFuture<'_, ()>;
+    /// The check of the key of each of these projects that exists.
+    fn key_checks(&self, ids: &[String]) -> StoreFuture<'_, Vec<(String, Option<String>)>>;
     /// Replaces the facts and the content of a project, if they are still those of `from`.
     fn change_project(&self, from: Project, to: Project) -> StoreFuture<'_, Changed>;
     /// Reads a project.
@@ -140,8 +145,14 @@ pub trait RunStore: Debug + Send + Sync + 'static {
     /// Adds pieces to logs, all or none. Pieces of a run that is not in progress under their epoch
     /// are left out. Returns for each piece whether it was written.
     fn log(&self, pieces: Vec<LogPiece>) -> StoreFuture<'_, Vec<bool>>;
-    /// The pieces of a log with entries after this number, in order.
-    fn logged(&self, run: &str, after: Option<u64>) -> StoreFuture<'_, Vec<Piece>>;
+    /// The first pieces of a log with entries after this number, in order, at most `limit`. What comes
+    /// before them costs nothing.
+    fn logged(&self, run: &str, after: Option<u64>, limit: usize) -> StoreFuture<'_, Vec<Piece>>;
+    /// The pieces of a log that begin before this number, in order, without those that only continue
+    /// texts.
+    fn log_outline(&self, run: &str, before: u64) -> StoreFuture<'_, Vec<Piece>>;
+    /// The number of the last entry of a log.
+    fn last_logged(&self, run: &str) -> StoreFuture<'_, Option<u64>>;
     /// Asks the writer of a run to stop. Returns whether the run is in progress.
     fn ask_stop(&self, id: &str) -> StoreFuture<'_, bool>;
     /// The runs in progress of an instance that a client has asked to stop.
@@ -163,6 +174,8 @@ pub trait RunStore: Debug + Send + Sync + 'static {
 pub trait UserStore: Debug + Send + Sync + 'static {
     /// Adds a user. Returns false if the name is taken.
     fn add_user(&self, user: User) -> StoreFuture<'_, bool>;
+    /// Adds a user if there is none yet. Returns false if there is one.
+    fn add_first_user(&self, user: User) -> StoreFuture<'_, bool>;
     /// Reads a user.
     fn user(&self, id: &str) -> StoreFuture<'_, Option<User>>;
     /// The user with this unique name.

@@ -31,6 +31,27 @@ pub struct Node {
     pub in_project: Option<ProjectNode>,
 }
 
+impl Node {
+    /// The node as a path with this detail has it.
+    #[must_use]
+    pub fn with_detail(mut self, detail: Detail) -> Self {
+        if let (Detail::Content, Some(inside)) = (detail, &mut self.in_project) {
+            (inside.sealed_thinking, inside.sealed_signatures) = (None, None);
+        }
+        self
+    }
+}
+
+/// How much of each node of a path is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Detail {
+    /// Everything but the provider's reply.
+    Whole,
+    /// Without the sealed thinking and signatures, which the content has too. Only clients with a key of
+    /// their own need them apart.
+    Content,
+}
+
 /// A node as part of a project. The facts are readable without a key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProjectNode {

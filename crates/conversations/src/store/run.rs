@@ -85,9 +85,20 @@ pub struct RunEnd {
     pub sealed: Vec<u8>,
 }
 
+/// The key under which the contents of a commit are sealed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SealedUnder {
+    /// The project.
+    pub project: String,
+    /// The check of its key.
+    pub key_check: String,
+}
+
 /// Changes that are written together, or not at all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Commit {
+    /// The project must still have this key. It cannot change until the commit is written.
+    pub sealed_under: Option<SealedUnder>,
     /// New nodes. A node with a known id replaces it.
     pub nodes: Vec<Node>,
     /// A new branch or reference.
@@ -121,6 +132,8 @@ pub enum Outcome {
     NameTaken,
     /// Another process has taken the run over, or it has ended. Nothing was written.
     Fenced,
+    /// The project has another key, or does not exist. Nothing was written.
+    KeyChanged,
 }
 
 /// A piece of a log.
@@ -130,6 +143,8 @@ pub struct Piece {
     pub first: u64,
     /// The number of its last entry.
     pub last: u64,
+    /// Whether its entries only continue texts. A reader that resumes after it does not need it.
+    pub continues: bool,
     /// The entries, sealed.
     pub sealed: Vec<u8>,
 }

@@ -1,4 +1,9 @@
-//! Limits how often a passphrase or a name can be guessed: for each address, and for each name.
+//! Limits how often a passphrase or a name can be guessed: for each address, for each name at an
+//! address, and for each name at all addresses together.
+//!
+//! One address cannot lock a user out: a caller who fails there too often for a name is refused before the
+//! attempt counts for the name, and the name has more attempts than one address can use up. A guess that is
+//! spread over many addresses is limited by the name.
 //!
 //! Every subject has a number of free attempts, and gets one back after a fixed time. The caller has
 //! the clock. The memory is bounded: subjects that have all their attempts back are forgotten first.
@@ -38,10 +43,20 @@ impl Attempt {
         }
     }
 
-    fn per_name(self) -> Rate {
+    /// For a name at one address.
+    fn per_pair(self) -> Rate {
         match self {
             Self::Settings => Rate { burst: 60, interval: Duration::from_secs(1) },
             Self::Proof => Rate { burst: 10, interval: Duration::from_secs(6) },
+        }
+    }
+
+    /// For a name at all addresses. It must allow more than one address can use, at once and in the long
+    /// run.
+    fn per_name(self) -> Rate {
+        match self {
+            Self::Settings => Rate { burst: 600, interval: Duration::from_millis(100) },
+            Self::Proof => Rate { burst: 60, interval: Duration::from_secs(2) },
         }
     }
 }
@@ -50,6 +65,7 @@ impl Attempt {
 #[derive(Debug, Default)]
 pub struct Attempts {
     addresses: Mutex<Subjects<(Attempt, String)>>,
+    pairs: Mutex<Subjects<(Attempt, String, String)>>,
     names: Mutex<Subjects<(Attempt, String)>>,
 }
 
@@ -62,16 +78,20 @@ impl Attempts {
         unique_name: &str,
         now: Instant,
     ) -> Result<(), Duration> {
+        let pair = (attempt, address.to_owned(), unique_name.to_owned());
         let address = (attempt, address.to_owned());
         self.addresses.lock().count(address, attempt.per_address(), now)?;
+        self.pairs.lock().count(pair, attempt.per_pair(), now)?;
         let name = (attempt, unique_name.to_owned());
         self.names.lock().count(name, attempt.per_name(), now)
     }
 
     /// Gives an attempt back that has succeeded: only failures count.
     pub fn forgive(&self, attempt: Attempt, address: &str, unique_name: &str) {
+        let pair = (attempt, address.to_owned(), unique_name.to_owned());
         let address = (attempt, address.to_owned());
         self.addresses.lock().forgive(&address, attempt.per_address());
+        self.pairs.lock().forgive(&pair, attempt.per_pair());
         let name = (attempt, unique_name.to_owned());
         self.names.lock().forgive(&name, attempt.per_name());
     }
@@ -132,7 +152,7 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     #[test]
-    fn name_has_ten_attempts_and_gets_one_back_after_six_seconds() {
+    fn name_has_ten_attempts_at_an_address_and_gets_one_back_after_six_seconds() {
         let (attempts, now) = (Attempts::default(), Instant::now());
         let count = |name, now| attempts.count(Attempt::Proof, "192.0.2.1", name, now);
         for _ in 0..10 {
@@ -149,6 +169,35 @@ mod tests {
             assert_eq!(count("ada", now + SECOND * 600), Ok(()), "all come back, and no more");
         }
         assert_eq!(count("ada", now + SECOND * 600), Err(SECOND * 6));
+    }
+
+    #[test]
+    fn one_address_cannot_lock_a_name_at_others() {
+        let (attempts, start) = (Attempts::default(), Instant::now());
+        // A stubborn guesser takes every attempt that it gets, for an hour.
+        for second in 0..3600 {
+            for _ in 0..20 {
+                let now = start + SECOND * second;
+                let _ = attempts.count(Attempt::Proof, "192.0.2.66", "ada", now);
+            }
+        }
+        let now = start + SECOND * 3599;
+        assert!(attempts.count(Attempt::Proof, "192.0.2.66", "ada", now).is_err());
+        for _ in 0..10 {
+            assert_eq!(attempts.count(Attempt::Proof, "192.0.2.1", "ada", now), Ok(()));
+        }
+    }
+
+    #[test]
+    fn guess_from_many_addresses_is_limited_by_the_name() {
+        let (attempts, now) = (Attempts::default(), Instant::now());
+        let allowed = (0..1000).filter(|number| {
+            let address = format!("198.51.100.{}", number % 250);
+            attempts.count(Attempt::Proof, &address, "ada", now).is_ok()
+        });
+        assert_eq!(allowed.count(), 60);
+        assert_eq!(attempts.count(Attempt::Proof, "192.0.2.9", "ada", now), Err(SECOND * 2));
+        assert_eq!(attempts.count(Attempt::Proof, "192.0.2.9", "bob", now), Ok(()));
     }
 
     #[test]

@@ -33,14 +33,34 @@ pub mod name;
 pub mod token;
 pub mod wire;
 
+/// Who may register.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RegistrationRule {
+    /// Everyone who reaches the server.
+    #[default]
+    Open,
+    /// Only the first user.
+    First,
+    /// No one else, and no first user either.
+    Closed,
+}
+
+/// The operator's settings of users.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UserSettings {
+    /// How long a session lasts.
+    pub session: Duration,
+    /// Who may register.
+    pub registration: RegistrationRule,
+}
+
 /// All users of a server.
 #[derive(Debug)]
 pub struct Users {
     store: Arc<dyn Store>,
     keyring: Arc<Keyring>,
     attempts: Attempts,
-    /// How long a session lasts.
-    lifetime: Duration,
+    settings: UserSettings,
     /// Whether there is a user, as far as this process knows. Users are never removed.
     seen: AtomicBool,
     /// Checked in place of the record of an unknown name, so that it takes as long.
@@ -50,6 +70,8 @@ pub struct Users {
 /// A user who has just logged in.
 #[derive(Debug)]
 pub struct LoggedIn {
+    /// The id of the user.
+    pub user: String,
     /// What the user gets.
     pub view: UserView,
     /// The token of the new session.
@@ -68,15 +90,24 @@ pub enum Recovered {
 }
 
 impl Users {
-    /// The users in a store, whose sessions last this long.
-    pub fn new(store: Arc<dyn Store>, keyring: Arc<Keyring>, lifetime: Duration) -> Self {
+    /// The users in a store.
+    pub fn new(store: Arc<dyn Store>, keyring: Arc<Keyring>, settings: UserSettings) -> Self {
         let dummy = AuthRecord::new(&AuthKey::new([0; 32]), [0; 16]);
         let (attempts, seen) = (Attempts::default(), AtomicBool::new(false));
-        Self { store, keyring, attempts, lifetime, seen, dummy }
+        Self { store, keyring, attempts, settings, seen, dummy }
     }
 
     /// Adds a user.
     pub async fn register(&self, address: &str, new: Registration) -> Result<PublicUser, Problem> {
+        let rule = self.settings.registration;
+        let is_closed = match rule {
+            RegistrationRule::Open => false,
+            RegistrationRule::First => self.has_users().await?,
+            RegistrationRule::Closed => true,
+        };
+        if is_closed {
+            return Err(registration_closed(rule));
+        }
         let name = UserName::read_new(&new.name)?;
         let user = User {
             id: new_id("user"),
@@ -91,7 +122,11 @@ impl Users {
         };
         let view = PublicUser::new(&user);
         self.count(Attempt::Proof, address, &name.unique)?;
-        if !self.store.add_user(user).await? {
+        let is_first_only = rule == RegistrationRule::First;
+        if is_first_only && !self.store.add_first_user(user.clone()).await? {
+            return Err(registration_closed(rule));
+        }
+        if !is_first_only && !self.store.add_user(user).await? {
             let taken = format!("there is a user `{}`", name.shown);
             return Err(Problem::conflict("name-taken", taken).hint("choose another name"));
         }
@@ -269,11 +304,11 @@ impl Users {
             token: token.hash(),
             user: user.id.clone(),
             created: now,
-            expires: crate::sealed_store::expires(now, self.lifetime),
+            expires: crate::sealed_store::expires(now, self.settings.session),
         };
         let view = UserView::of_session(user, &session);
         self.store.add_session(session).await?;
-        Ok(LoggedIn { view, token, lifetime: self.lifetime })
+        Ok(LoggedIn { user: user.id.clone(), view, token, lifetime: self.settings.session })
     }
 
     async fn user_of(&self, session: &UserSession) -> Result<User, Problem> {
@@ -323,6 +358,16 @@ fn credential(within: &str, key: &AuthKey, wrapped: &str) -> Result<Credential, 
 fn recovery(keys: &RecoveryKeys) -> Result<Credential, Problem> {
     let key = keys.auth_key.key("recovery.authKey")?;
     credential("recovery.", &key, &keys.wrapped_master_key)
+}
+
+/// The error of a registration that the operator does not allow.
+fn registration_closed(rule: RegistrationRule) -> Problem {
+    let detail = match rule {
+        RegistrationRule::First => "only the first user may register at this server",
+        RegistrationRule::Open | RegistrationRule::Closed => "this server takes no registrations",
+    };
+    Problem::new(FaultKind::Forbidden, "registration-closed", detail)
+        .hint("ask the operator, who can change `users.registration` and restart the server")
 }
 
 /// The error for an unknown name and for a wrong secret: a caller does not learn which names exist.

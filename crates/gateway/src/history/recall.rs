@@ -249,8 +249,8 @@ impl Recall<'_> {
         FoundTurn::None
     }
 
-    /// A turn that may be one of several. What the client has of it goes on. Thinking that it may
-    /// have dropped is reported: the thinking of another turn must not take its place.
+    /// A turn that may be one of several. The parts that the client sent go on. Thinking that it may
+    /// have dropped is reported: thinking of another turn must not replace it.
     fn ambiguous(
         &self,
         content: Vec<Block>,
@@ -377,7 +377,7 @@ impl Recall<'_> {
     ) -> PastBlock {
         let target = self.target;
         let reason = match verdict {
-            // What the memory does not know, the envelope or the vault does.
+            // The envelope or the vault knows blocks that the memory does not know.
             Some(Verdict::LeaveOut { reason, .. }) if *reason != Reason::Unknown => Some(*reason),
             Some(Verdict::Send { .. }) => None,
             _ if !target.reads(origin) => Some(Reason::Origin),

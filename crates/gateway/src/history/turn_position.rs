@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use throughline_canonical::{Block, Message, Role};
+use twox_hash::XxHash3_64;
 
 use crate::history::vault_lookup::text_of;
 use crate::thinking::fingerprint::{Fingerprint, TextHash};
@@ -121,13 +122,18 @@ fn hash(content: &[Block], part: fn(&str) -> &[u8]) -> u64 {
     let mut hasher = DefaultHasher::new();
     let text = text_of(content);
     let text = text.trim();
-    (text.len(), part(text)).hash(&mut hasher);
+    hash_part(text, part).hash(&mut hasher);
     for block in content {
         if let Block::ToolCall { name, arguments, .. } = block {
-            (name, arguments.len(), part(arguments)).hash(&mut hasher);
+            (name, hash_part(arguments, part)).hash(&mut hasher);
         }
     }
     hasher.finish()
+}
+
+/// The length of a text, and a hash of a part of it. Texts may be long, and XXH3 is fast for those.
+fn hash_part(text: &str, part: fn(&str) -> &[u8]) -> (usize, u64) {
+    (text.len(), XxHash3_64::oneshot(part(text)))
 }
 
 /// The last bytes of a text.

@@ -83,6 +83,7 @@ impl Plan for OpaquePlan {
             // These dialects do not name the refused block and cannot be asked to drop one.
             kind: if missing { refusal.kind } else { RefusalKind::Signature },
             named: None,
+            named_stays: false,
             tried: !self.tried.is_empty(),
             old: false,
             can_ask: false,

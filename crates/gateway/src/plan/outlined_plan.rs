@@ -190,6 +190,7 @@ impl Plan for OutlinedPlan {
         let refused = RefusedRequest {
             kind: refusal.kind,
             named: named.map(|block| block.fate),
+            named_stays: named.is_some_and(present) && !attempt.request.in_conversation,
             tried: blocks.clone().any(|block| block.fate == Fate::Tried),
             old: blocks.clone().any(|block| block.fate == Fate::Sent && !present(block)),
             can_ask: caller.is_none() && !self.drop_bound,

@@ -207,7 +207,7 @@ impl<'a> Draft<'a> {
         }
         let mut request = accepted.request.clone();
         if retry == RetryPlan::WholeHistory || retry.follows_refused_history() {
-            // What was refused may be in the provider's copy of the history.
+            // The refused block may be in the provider's copy of the history.
             request.provider_state.previous = None;
         }
         Ok(Self {

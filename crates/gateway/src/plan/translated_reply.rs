@@ -80,7 +80,7 @@ impl Plan for TranslatedPlan {
 
     fn refused(
         &self,
-        _: &Attempt<'_>,
+        attempt: &Attempt<'_>,
         refusal: &Refusal,
     ) -> Option<(RefusedRequest, Option<BlockKey>)> {
         let named = refusal.at.and_then(|at| self.sent_at(at));
@@ -88,6 +88,8 @@ impl Plan for TranslatedPlan {
         let refused = RefusedRequest {
             kind: refusal.kind,
             named: named.map(|sent| if sent.tried { Fate::Tried } else { Fate::Sent }),
+            named_stays: named.is_some_and(|sent| sent.message >= self.open)
+                && !attempt.request.in_conversation,
             tried: sent.iter().any(|sent| sent.tried),
             old: sent.iter().any(|sent| !sent.tried && sent.message < self.open),
             can_ask: self.decision.profile.blocks == BlockRules::Native && !self.drop_bound,

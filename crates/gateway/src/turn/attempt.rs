@@ -147,7 +147,7 @@ impl Attempt<'_> {
         self.settings.full_body && !self.request.incoming.private
     }
 
-    /// Logs and records the outgoing body, if `full_body` is on.
+    /// Logs and records the outgoing body, and records the client's, if `full_body` is on.
     pub(crate) fn log_body(&self, turn: &mut Turn, body: &[u8]) {
         if !self.logs_contents() {
             return;
@@ -161,6 +161,9 @@ impl Attempt<'_> {
             tracing::debug!(body = sent, "Request body");
         }
         turn.record_sent_body(&sent);
+        if !self.request.body.is_empty() {
+            turn.record_asked_body(&String::from_utf8_lossy(&self.request.body));
+        }
     }
 
     /// A new ledger for the reply.

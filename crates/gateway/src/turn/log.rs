@@ -84,6 +84,10 @@ pub struct Turn {
     /// The error, if the turn failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<TurnError>,
+    /// The client's body, in its own dialect. Only set if `full_body` is on, and if the client sent
+    /// one: the requests of stored conversations have none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub asked: Option<String>,
     /// The body sent to the backend. Only set if `full_body` is on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sent: Option<String>,
@@ -322,9 +326,20 @@ impl Turn {
         (!self.losses.is_empty()).then(|| Loss::header(&self.losses))
     }
 
+    /// Records the client's body, or its beginning.
+    pub fn record_asked_body(&mut self, body: &str) {
+        self.asked = Some(cut_body(body));
+    }
+
     /// Records the sent body, or its beginning.
     pub fn record_sent_body(&mut self, body: &str) {
         self.sent = Some(cut_body(body));
+    }
+
+    /// The turn without its bodies, for lists.
+    #[must_use]
+    pub fn without_bodies(self) -> Self {
+        Self { asked: None, sent: None, received: None, ..self }
     }
 
     /// About how many bytes the turn uses.
@@ -332,7 +347,7 @@ impl Turn {
         let texts =
             [&self.id, &self.lineage, &self.path, &self.backend, &self.model, &self.upstream_model];
         let error = self.error.iter().flat_map(|error| [&error.message, &error.logged]);
-        let more = [&self.request_id, &self.traceparent, &self.sent, &self.received];
+        let more = [&self.request_id, &self.traceparent, &self.asked, &self.sent, &self.received];
         let texts = texts.into_iter().chain(more.into_iter().flatten()).chain(error);
         let mut last = std::ptr::null();
         let origins: usize = self
@@ -452,6 +467,13 @@ impl Turns {
         self.ended_turns.subscribe()
     }
 
+    /// The turn with this id, if it is still kept.
+    pub fn find(&self, id: &str) -> Option<Turn> {
+        let ring = self.ring.lock();
+        let found = ring.turns.iter().rev().map(|(turn, _)| turn.lock()).find(|turn| turn.id == id);
+        found.map(|turn| turn.clone())
+    }
+
     /// The last turns, newest first. With `after`, only turns with a greater id.
     pub fn list(&self, limit: usize, after: Option<&str>) -> Vec<Turn> {
         let ring = self.ring.lock();
@@ -550,6 +572,16 @@ mod tests {
         let sent = turn.sent.unwrap();
         assert!(sent.len() < MAX_BODY_BYTES + 100);
         assert!(sent.ends_with("\n[cut here, 1048578 more bytes]"), "{}", &sent[sent.len() - 40..]);
+    }
+
+    #[test]
+    fn find_returns_a_kept_turn_with_its_bodies() {
+        let turns = Turns::default();
+        turns.push(shared(1, 3));
+        turns.push(shared(2, 5));
+        assert_eq!(turns.find("1").and_then(|turn| turn.received).as_deref(), Some("xxx"));
+        assert!(turns.find("3").is_none());
+        assert!(turns.find("2").unwrap().without_bodies().received.is_none());
     }
 
     #[test]

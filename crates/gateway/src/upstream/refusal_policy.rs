@@ -30,6 +30,17 @@ impl RetryPlan {
     pub(crate) fn follows_refused_history(self) -> bool {
         !matches!(self, Self::First | Self::AdaptSettings | Self::WholeHistory)
     }
+
+    /// Whether a request that was changed like this, and that the backend refused again, may be changed
+    /// once more. A request from which the memory learns nothing would be refused each time, so all
+    /// thinking is dropped after earlier thinking.
+    pub(crate) fn may_follow(self, earlier: Self) -> bool {
+        match earlier {
+            Self::First | Self::WholeHistory => self != Self::AdaptSettings,
+            Self::DropEarlierThinking => self == Self::DropAllThinking,
+            _ => false,
+        }
+    }
 }
 
 /// Which blocks the target cannot read from now on.
@@ -51,6 +62,9 @@ pub(crate) struct RefusedRequest {
     pub(crate) kind: RefusalKind,
     /// The fate of the block that the provider names.
     pub(crate) named: Option<Fate>,
+    /// Whether the named block would go out again if earlier thinking is dropped: it belongs to the
+    /// present turn, and the memory learns nothing from this request.
+    pub(crate) named_stays: bool,
     /// Whether blocks with an unknown maker were sent.
     pub(crate) tried: bool,
     /// Whether known blocks from before the last user turn were sent.
@@ -70,10 +84,10 @@ impl RefusedRequest {
             RefusalKind::Signature | RefusalKind::Bound if a_try_failed => {
                 Some((RetryPlan::DropTried, RejectedBlocks::Tried))
             }
-            RefusalKind::Signature if self.named.is_some() || self.old => {
+            RefusalKind::Signature if !self.named_stays && (self.named.is_some() || self.old) => {
                 Some((RetryPlan::DropEarlierThinking, RejectedBlocks::Named))
             }
-            // Only blocks of the present turn can be meant.
+            // A block of the present turn is meant.
             RefusalKind::Signature => Some((RetryPlan::DropAllThinking, RejectedBlocks::All)),
             RefusalKind::Bound => {
                 self.can_ask.then_some((RetryPlan::DropBound, RejectedBlocks::None))
@@ -92,6 +106,7 @@ mod tests {
     const NOTHING: RefusedRequest = RefusedRequest {
         kind: RefusalKind::Signature,
         named: None,
+        named_stays: false,
         tried: false,
         old: false,
         can_ask: true,
@@ -104,8 +119,8 @@ mod tests {
         for kind in [RefusalKind::Signature, RefusalKind::Bound] {
             for named in [None, Some(Fate::Tried)] {
                 let refused = RefusedRequest { kind, named, tried: true, old: true, ..NOTHING };
-                let mended = Some((RetryPlan::DropTried, RejectedBlocks::Tried));
-                assert_eq!(refused.plan_retry(), mended);
+                let expected = Some((RetryPlan::DropTried, RejectedBlocks::Tried));
+                assert_eq!(refused.plan_retry(), expected);
             }
         }
     }
@@ -118,11 +133,13 @@ mod tests {
             RefusedRequest { named, ..NOTHING },
             RefusedRequest { old, ..NOTHING },
         ] {
-            let mended = Some((RetryPlan::DropEarlierThinking, RejectedBlocks::Named));
-            assert_eq!(refused.plan_retry(), mended);
+            let expected = Some((RetryPlan::DropEarlierThinking, RejectedBlocks::Named));
+            assert_eq!(refused.plan_retry(), expected);
         }
-        let mended = Some((RetryPlan::DropAllThinking, RejectedBlocks::All));
-        assert_eq!(NOTHING.plan_retry(), mended);
+        let expected = Some((RetryPlan::DropAllThinking, RejectedBlocks::All));
+        assert_eq!(NOTHING.plan_retry(), expected);
+        let stays = RefusedRequest { named, old, named_stays: true, ..NOTHING };
+        assert_eq!(stays.plan_retry(), expected);
     }
 
     #[test]

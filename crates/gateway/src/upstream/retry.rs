@@ -1,5 +1,5 @@
-//! Sends a plan, and sends it once more if the backend refused the thinking in it, the thinking
-//! setting, or a stored reply to continue from. This is the only code that learns from a refusal.
+//! Sends a plan, and sends a changed one if the backend refused it: up to three times after refused
+//! settings, else once. This is the only code that learns from a refusal.
 
 use bytes::Bytes;
 use http::Response;
@@ -45,10 +45,7 @@ impl Gateway {
                         earlier => earlier,
                     }
                 }
-                Some(retry)
-                    if retry != RetryPlan::AdaptSettings
-                        && matches!(dropping, RetryPlan::First | RetryPlan::WholeHistory) =>
-                {
+                Some(retry) if retry.may_follow(dropping) => {
                     dropping = retry;
                     retry
                 }

@@ -2,6 +2,7 @@
 
 pub mod capture;
 pub mod doctor;
+pub mod keys;
 pub mod migrate;
 pub mod parse;
 pub mod plan;
@@ -51,6 +52,7 @@ pub async fn run(command: Command) -> Result<(), Failure> {
         Command::Capture(options) => capture::run(options).await,
         Command::Parse(options) => parse::run(&options),
         Command::Migrate { config } => migrate::run(config.as_deref()).await,
+        Command::Keys(command) => keys::run(&command).await,
         Command::Doctor { config } => doctor::run(config.as_deref()).await,
     }
 }

@@ -5,6 +5,7 @@ use tokio::net::TcpListener;
 use super::{Failure, load, print};
 use crate::cli::Serve;
 use crate::config::Overrides;
+use crate::panic_hook;
 use crate::server;
 use crate::signals::Signals;
 use crate::telemetry;
@@ -16,6 +17,7 @@ pub async fn run(options: Serve) -> Result<(), Failure> {
         || Overrides { listen: options.listen.clone(), data_dir: options.data_dir.clone() };
     let config = load(options.config.as_deref(), overrides())?;
     telemetry::start(&config);
+    panic_hook::install();
     let listener = TcpListener::bind(&config.listen).await.map_err(|error| {
         Failure::Failed(format!(
             "cannot listen on `{}`: {error}; choose another address with --listen",

@@ -6,6 +6,7 @@ use std::fmt;
 use throughline_codec::dialects::UPSTREAM;
 use throughline_codec::text::{OnError, ReasoningFormat};
 use throughline_conversations::projects::{PreviousResponse, ProjectMode};
+use throughline_conversations::users::RegistrationRule;
 use throughline_gateway::backend::{Cache, Compat, Replay};
 use throughline_gateway::settings::{Policy, ToolThinking, Unknown};
 
@@ -78,6 +79,7 @@ config_enum!(Replay { Verbatim = "verbatim", LatestTurn = "latest_turn", None = 
 config_enum!(Cache { Auto = "auto", Client = "client", Off = "off" });
 config_enum!(PreviousResponse { Off = "off", Branch = "branch", Fork = "fork" });
 config_enum!(ProjectMode { Managed = "managed", Sealed = "sealed" });
+config_enum!(RegistrationRule { Open = "open", First = "first", Closed = "closed" });
 config_enum!(ReasoningFormat { Split = "split", Raw = "raw", None = "none" });
 config_enum!(OnError { Error = "error", Text = "text" });
 
@@ -176,5 +178,6 @@ mod tests {
         check::<Passthrough>();
         check::<PreviousResponse>();
         check::<ProjectMode>();
+        check::<RegistrationRule>();
     }
 }

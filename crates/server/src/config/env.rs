@@ -12,11 +12,12 @@ const PREFIX: &str = "THROUGHLINE_";
 const BACKEND_PREFIX: &str = "THROUGHLINE_BACKEND__";
 
 /// Variables with our prefix that are not configuration keys.
-const RESERVED: [&str; 4] = [
+const RESERVED: [&str; 5] = [
     "THROUGHLINE_CONFIG",
     // Scripts and tests name the binary with it.
     "THROUGHLINE_BIN",
     "THROUGHLINE_KEYRING",
+    "THROUGHLINE_RECOVERY_CODE",
     "THROUGHLINE_URL",
 ];
 

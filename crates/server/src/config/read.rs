@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use throughline_codec::pacing::Pacing;
 use throughline_conversations::front_doors::RunSettings;
 use throughline_conversations::sealed_store::Retention;
+use throughline_conversations::users::UserSettings;
 use throughline_gateway::settings::{Limits, Thinking};
 
 use super::diagnostic::{Diagnostics, Problem, Report};
@@ -98,7 +99,10 @@ fn read_tree(
             limit: responses.value::<Size>("limit", report).0,
         },
         threads: threads.value("retention", report),
-        session_lifetime: users.value("session", report),
+        users: UserSettings {
+            session: users.value("session", report),
+            registration: users.choice("registration", report),
+        },
         projects: routes::read_projects(top, report),
         mcp,
         tools: mcp::read_limits(top, report),

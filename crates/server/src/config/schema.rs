@@ -8,6 +8,7 @@ use std::fmt::Write as _;
 use throughline_codec::json::MAX_TREE_DEPTH;
 use throughline_codec::text::{OnError, ReasoningFormat};
 use throughline_conversations::projects::{PreviousResponse, ProjectMode};
+use throughline_conversations::users::RegistrationRule;
 use throughline_gateway::backend::{Cache, Compat, Replay};
 use throughline_gateway::settings::{Policy, ToolThinking, Unknown};
 
@@ -205,6 +206,7 @@ pub(super) const ROWS: &[Row] = &[
 
     available("users", Table, Unset, "[Users](users.md), who log in."),
     available("users.session", Duration, Toml(r#""30d""#), "How long a session lasts after the log-in. Use does not extend it."),
+    available("users.registration", OneOf(RegistrationRule::names), Toml(r#""open""#), "Who may register: everyone who reaches the server (`open`), only the first user (`first`), or no one (`closed`)."),
 
     available("runs", Table, Unset, "Streamed replies of front ends, which clients can resume. `responses.limit` includes their size."),
     available("runs.log", Bool, Toml("true"), "Keep a log of each streamed reply. If false, a reply ends with its connection."),

@@ -10,6 +10,7 @@ use throughline_conversations::front_doors::RunSettings;
 use throughline_conversations::projects::{PreviousResponse, ProjectMode};
 use throughline_conversations::sealed_store::Retention;
 use throughline_conversations::tool_loop;
+use throughline_conversations::users::UserSettings;
 use throughline_gateway::backend::{Auth, Cache, Compat, RawText, Replay, Timeouts};
 use throughline_gateway::route::Routes;
 use throughline_gateway::settings::{Limits, Thinking};
@@ -51,8 +52,8 @@ pub struct Config {
     pub responses: Retention,
     /// How long message threads are stored after their last turn.
     pub threads: Duration,
-    /// How long a session of a user lasts.
-    pub session_lifetime: Duration,
+    /// Users, who log in.
+    pub users: UserSettings,
     /// Defaults of new projects.
     pub projects: ProjectDefaults,
     /// MCP servers whose tools models may call.

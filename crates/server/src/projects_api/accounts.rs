@@ -81,6 +81,7 @@ pub(super) async fn login(visitor: Visitor, Body(login): Body<Login>) -> Result<
 pub(super) async fn logout(visitor: Visitor) -> Result<impl IntoResponse, Refusal> {
     if let Some(token) = &visitor.token {
         visitor.app.users.logout(token).await?;
+        visitor.app.projects.end_leases_of_session(token.hash());
     }
     Ok((StatusCode::NO_CONTENT, AppendHeaders([(header::SET_COOKIE, visitor.no_cookie())])))
 }
@@ -100,6 +101,7 @@ pub(super) async fn passphrase(
     let users = &visitor.app.users;
     let session = users.session(visitor.token.as_ref()).await?;
     let view = users.change_passphrase(&visitor.address, &session, change).await?;
+    visitor.app.projects.end_leases_of_user(&session.user);
     Ok(([NO_STORE], Json(view)).into_response())
 }
 
@@ -118,7 +120,10 @@ pub(super) async fn recover(
 ) -> Result<Response, Refusal> {
     match visitor.app.users.recover(&visitor.address, request).await? {
         Recovered::Opened(view) => Ok(([NO_STORE], Json(view)).into_response()),
-        Recovered::Changed(logged_in) => Ok(answer(&visitor, logged_in)),
+        Recovered::Changed(logged_in) => {
+            visitor.app.projects.end_leases_of_user(&logged_in.user);
+            Ok(answer(&visitor, logged_in))
+        }
     }
 }
 
@@ -151,7 +156,7 @@ pub(super) async fn user(
 }
 
 fn answer(visitor: &Visitor, logged_in: LoggedIn) -> Response {
-    let LoggedIn { view, token, lifetime } = logged_in;
+    let LoggedIn { view, token, lifetime, .. } = logged_in;
     let cookie = visitor.cookie(&token, lifetime);
     (AppendHeaders([(header::SET_COOKIE, cookie)]), [NO_STORE], Json(view)).into_response()
 }

@@ -87,6 +87,7 @@ impl FromRequestParts<Arc<App>> for Call {
         let chat_key = chat_key.map_err(|error| Problem::invalid(CHAT_KEY, error))?;
         let mut caller = Caller { key: chat_key, lease, ..Caller::new(&key, headers) };
         if let Some(session) = session {
+            caller.session = Some(session.token);
             caller.owner = session.user;
         }
         Ok(Self { app: Arc::clone(app), caller, uri: parts.uri.clone() })

@@ -1,7 +1,9 @@
 //! Turns: chat, edit, regenerate. They answer with the events of the run that they start.
 
+use std::time::Duration;
+
 use axum::Json;
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use http::{HeaderName, HeaderValue};
 use throughline_conversations::projects::{
     ChatPreview, ChatRequest, EditRequest, RegenerateRequest, StartedRun,
@@ -13,6 +15,7 @@ use super::stream::{FormatQuery, Reading};
 
 const RUN: HeaderName = HeaderName::from_static("x-throughline-run");
 const NODE: HeaderName = HeaderName::from_static("x-throughline-node");
+const TIMES: HeaderName = HeaderName::from_static("server-timing");
 
 /// Sends a user message.
 #[utoipa::path(
@@ -116,14 +119,29 @@ pub(super) async fn regenerate(
     tag = "turns",
     params(("id" = String, Path, description = "The id of the project")),
     request_body = ChatRequest,
-    responses((status = 200, description = "The request that would be sent", body = ChatPreview), Refused)
+    responses(
+        (
+            status = 200,
+            description = "The request that would be sent",
+            body = ChatPreview,
+            headers(("server-timing" = String, description = "How long its steps took"))
+        ),
+        Refused
+    )
 )]
 pub(super) async fn preview(
     call: Call,
     Names(id): Names<String>,
     Body(chat): Body<ChatRequest>,
-) -> Result<Json<ChatPreview>, Refusal> {
-    Ok(Json(call.projects().preview(&call.caller, &id, chat).await?))
+) -> Result<Response, Refusal> {
+    let preview = call.projects().preview(&call.caller, &id, chat).await?;
+    let milliseconds = |time: Duration| time.as_secs_f64() * 1e3;
+    let times = format!(
+        "assembly;dur={:.3}, plan;dur={:.3}",
+        milliseconds(preview.times.assembly),
+        milliseconds(preview.times.plan)
+    );
+    Ok(([(TIMES, times)], Json(preview)).into_response())
 }
 
 /// Answers with the events of a run, from the first one.

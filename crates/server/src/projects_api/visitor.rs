@@ -68,8 +68,8 @@ fn is_about_users(parts: &Parts) -> bool {
     whole.path().starts_with("/api/auth/")
 }
 
-/// Whether a request came over TLS, as a proxy or the browser says. Who says so without TLS gets a
-/// cookie that their browser does not send, and nothing else.
+/// Whether a request came over TLS, as a proxy or the browser says. A caller that says so without
+/// TLS gets a cookie that its browser does not send, and nothing else.
 fn is_secure(headers: &HeaderMap, is_cross_origin: bool) -> bool {
     let text = |name| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let last = text(FORWARDED_PROTO).rsplit(',').next().unwrap_or_default().trim();

@@ -44,6 +44,7 @@ async fn every_command_has_help() {
             ],
         ),
         ("doctor", &["Check configuration", "--config"]),
+        ("keys", &["status", "rotate", "recovery", "verify", "belongs to its people"]),
     ] {
         let help = run(folder().path(), &[command, "--help"], &[]).await.expect_ok();
         for words in words {
@@ -51,6 +52,21 @@ async fn every_command_has_help() {
         }
         let all = run(folder().path(), &["--help"], &[]).await.expect_ok();
         assert!(all.contains(&format!("\n  {command} ")), "{all}");
+    }
+}
+
+#[tokio::test]
+async fn commands_of_keys_have_help_that_teaches() {
+    for (command, words) in [
+        ("status", &["opens nothing", "--config", "--json"][..]),
+        ("rotate", &["Nothing is sealed again", "THROUGHLINE_KEYRING", "keys recovery create"]),
+        ("recovery", &["create", "check", "restore", "write it down", "THROUGHLINE_RECOVERY_CODE"]),
+        ("verify", &["does not stop at damage", "--chat-keys", "--keyring", "not judged"]),
+    ] {
+        let help = run(folder().path(), &["keys", command, "--help"], &[]).await.expect_ok();
+        for words in words {
+            assert!(help.contains(words), "{command} lacks {words}:\n{help}");
+        }
     }
 }
 

@@ -207,8 +207,9 @@ async fn several_backends_start_without_keys_and_with_them() {
     std::fs::write(served.folder.path().join("request.json"), request).unwrap();
     served.run(example).await;
 
-    let [switch, turns, stats, plan, doctor] = commands(recipe("switch", None))[..] else {
-        panic!("five commands")
+    let [switch, turns, stats, plan, keys_status, doctor] = commands(recipe("switch", None))[..]
+    else {
+        panic!("six commands")
     };
     assert_eq!(served.run(switch).await, "active: glm (was anthropic)\n");
     served.run(example).await;
@@ -220,6 +221,8 @@ async fn several_backends_start_without_keys_and_with_them() {
     assert!(served.run(stats).await.contains("blocks"), "what the memory holds");
     assert!(served.run(plan).await.contains("glm"), "the plan names its backend");
     assert_eq!(glm.received().await.len(), 1, "a plan sends nothing");
+    let status = served.run(keys_status).await;
+    assert!(status.contains("seals, and opens"), "{status}");
     // A check of the listener, beside the server that has it, would fail.
     drop(served.gateway);
     let environment = [&keys[..], &[ANY_PORT]].concat();

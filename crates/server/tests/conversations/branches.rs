@@ -155,6 +155,7 @@ async fn regenerated_answer_is_a_sibling_and_the_new_head() {
     assert_eq!(api.count(&project).await, 3);
 }
 
+///
 #[tokio::test]
 async fn merge_adds_one_node_with_two_parents() {
     let api = Api::over(&[ANTHROPIC]).await;
@@ -184,6 +185,7 @@ async fn merge_adds_one_node_with_two_parents() {
     assert_eq!(api.refusals().await, [""; 0]);
 }
 
+///
 #[tokio::test]
 async fn branches_are_pinned_hidden_starred_and_renamed() {
     let api = Api::over(&[ANTHROPIC]).await;

@@ -33,7 +33,7 @@ fn thinking(message: &str) -> Value {
     json!({"message": message, "thinking": "medium"})
 }
 
-/// Covers: S4-55, case 10
+/// Covers: S0-69, S4-55, case 10
 #[tokio::test]
 async fn cut_reply_keeps_what_had_arrived_and_is_not_replayed() {
     let api = Api::with(&[ANTHROPIC], SCENARIO, "").await;
@@ -93,6 +93,7 @@ async fn stopped_run_is_cancelled_and_its_branch_is_free_again() {
     assert_eq!(done(&api.say(&project, "main", "plain").await)["reason"], "completed");
 }
 
+///
 #[tokio::test]
 async fn disconnect_is_not_a_stop() {
     let api = Api::with(&[ANTHROPIC], SCENARIO, "").await;

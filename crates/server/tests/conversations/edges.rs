@@ -122,6 +122,7 @@ async fn pages_of_allowed_origins_may_change_projects() {
     assert!(answer.header("access-control-allow-methods").contains("PATCH"));
 }
 
+/// Covers: S4-42
 #[tokio::test]
 async fn providers_say_what_their_models_can_do() {
     let api = Api::over(&[ANTHROPIC]).await;

@@ -6,6 +6,7 @@
 mod upstreams;
 
 mod support;
+mod tables;
 
 mod accounts;
 mod both_stores;
@@ -14,6 +15,7 @@ mod broken_turns;
 mod documentation;
 mod edges;
 mod instances;
+mod keys;
 mod killed_servers;
 mod native_turns;
 mod node_count;
@@ -24,6 +26,7 @@ mod raw_replies;
 mod regenerated;
 mod runs;
 mod sealed;
+mod swapped_rows;
 mod switching;
 mod tools;
 mod tutorial;

@@ -207,6 +207,8 @@ async fn next_request_has_the_providers_own_output() {
 }
 
 /// What is not stored as raw goes back as it was written too.
+///
+/// Covers: S4-43
 #[tokio::test]
 async fn native_form_does_not_depend_on_stored_raw_replies() {
     // The table of the store has one writer, so the test cannot choose the database too.

@@ -8,8 +8,10 @@ use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use http::Method;
 use serde_json::{Value, json};
 use throughline_sealing::{ChatKey, FieldPath};
+use throughline_testkit::Simulator;
 
-use crate::support::{ANTHROPIC, Api, GEMINI, RESPONSES, done, joined, lines, text};
+use crate::support::{ANTHROPIC, Api, Database, GEMINI, RESPONSES, done, joined, lines, text};
+use crate::tables::{Tables, dump};
 
 const CHAT_KEY: &str = "x-throughline-chat-key";
 const LEASE: &str = "x-throughline-lease";
@@ -51,10 +53,15 @@ fn key(byte: u8) -> ChatKey {
 /// A gateway whose caller has the key of a sealed project, and the path of the project.
 async fn sealed_project(backends: &[(&str, &str)], settings: &str, title: &str) -> (Api, String) {
     let mut api = Api::with(backends, SCENARIO, settings).await;
+    let project = seal_project(&mut api, title).await;
+    (api, project)
+}
+
+/// Gives the caller a key, and makes a project that is sealed under it.
+async fn seal_project(api: &mut Api, title: &str) -> String {
     api.present(&[(CHAT_KEY, &key(1).write())]);
     let new = json!({"title": title, "mode": "sealed", "keyCheck": key(1).key_check().to_string()});
-    let project = api.project(new).await;
-    (api, project)
+    api.project(new).await
 }
 
 fn open(value: &Value, chat: &str, node: &str, field: &str) -> String {
@@ -145,6 +152,12 @@ async fn lines_run(api: &Api, project: &str) -> String {
     run
 }
 
+/// The words that a text contains: as they are, or as `pg_dump` writes bytes.
+fn marks_in<'a>(text: &'a str) -> impl Iterator<Item = &'static str> + 'a {
+    let hex = |mark: &str| mark.bytes().map(|byte| format!("{byte:02x}")).collect::<String>();
+    MARKS.into_iter().filter(move |mark| text.contains(mark) || text.contains(&hex(mark)))
+}
+
 /// All files below a folder that contain one of the words.
 fn files_with_marks(folder: &Path, found: &mut Vec<String>) {
     for entry in std::fs::read_dir(folder).expect("a folder") {
@@ -155,53 +168,83 @@ fn files_with_marks(folder: &Path, found: &mut Vec<String>) {
         }
         let bytes = std::fs::read(&path).unwrap_or_default();
         let text = String::from_utf8_lossy(&bytes);
-        let marks = MARKS.iter().filter(|mark| text.contains(**mark));
-        found.extend(marks.map(|mark| format!("{mark} in {}", path.display())));
+        found.extend(marks_in(&text).map(|mark| format!("{mark} in {}", path.display())));
     }
+}
+
+/// Where one of the words is stored: in the files of the gateway, its log included, and in its database.
+fn stored_marks(api: &Api) -> Vec<String> {
+    let mut found = Vec::new();
+    files_with_marks(api.gateway.folder(), &mut found);
+    if let Some(database) = &api.database {
+        let dump = dump(&database.url);
+        assert!(dump.contains("COPY public.node "), "the dump has all tables");
+        found.extend(marks_in(&dump).map(|mark| format!("{mark} in the database")));
+    }
+    found
+}
+
+/// A conversation in which every kind of content has its word. Returns a signature.
+async fn say_all_marks(api: &Api, project: &str) -> String {
+    api.patch(project, json!({"system": "systemmark"})).await.expect_ok();
+    let tools = json!([{"name": "lookup", "parameters": {"type": "object"}}]);
+    let chat = json!({"message": "promptmark", "thinking": "medium", "tools": tools});
+    let lines = api.chat(project, chat).await;
+    let call = lines.iter().find(|line| line["type"] == "tool_call").expect("a call");
+    let results = json!([{"id": call["id"], "content": "resultmark"}]);
+    let chat = json!({"toolResults": results, "thinking": "medium", "tools": tools});
+    let lines = api.chat(project, chat).await;
+    assert_eq!(joined(&lines, "text"), "The end is answermark.");
+    let nodes = api.nodes(project, "main").await;
+    let signature = text(&nodes[1]["contentBlocks"][0]["signature"]).to_owned();
+    assert!(signature.len() > 20, "{}", nodes[1]);
+    signature
+}
+
+/// Writes words into the database as they are, to see that the search finds them.
+async fn plant_marks(api: &Api) {
+    let mut tables = Tables::of(api).await;
+    let node = tables.texts("SELECT id FROM node ORDER BY id").await.swap_remove(0);
+    tables.set("sealed", "node", &format!("id = '{node}'"), b"TF answermark").await;
+    tables.execute("UPDATE project SET facts = 'titlemark'").await;
+    tables.close().await;
 }
 
 /// Covers: S0-3, S0-62, C-15, C-33, X-24
 #[tokio::test]
-async fn contents_are_neither_on_disk_nor_in_the_log() {
+async fn contents_are_neither_stored_nor_in_the_log() {
     let everything = "[debug_log]\nenabled = true\nfull_body = true\n";
-    let (api, project) = sealed_project(&[ANTHROPIC], everything, "titlemark").await;
-    api.patch(&project, json!({"system": "systemmark"})).await.expect_ok();
-    let tools = json!([{"name": "lookup", "parameters": {"type": "object"}}]);
-    let chat = json!({"message": "promptmark", "thinking": "medium", "tools": tools});
-    let lines = api.chat(&project, chat).await;
-    let call = lines.iter().find(|line| line["type"] == "tool_call").expect("a call");
-    let results = json!([{"id": call["id"], "content": "resultmark"}]);
-    let chat = json!({"toolResults": results, "thinking": "medium", "tools": tools});
-    let lines = api.chat(&project, chat).await;
-    assert_eq!(joined(&lines, "text"), "The end is answermark.");
-    let nodes = api.nodes(&project, "main").await;
-    let signature = text(&nodes[1]["contentBlocks"][0]["signature"]).to_owned();
-    assert!(signature.len() > 20, "{}", nodes[1]);
-    let mut found = Vec::new();
-    files_with_marks(api.gateway.folder(), &mut found);
-    assert_eq!(found, Vec::<String>::new());
-    let log = api.gateway.log();
-    let written_key = key(1).write();
-    for secret in MARKS.iter().copied().chain([signature.as_str(), written_key.as_str()]) {
-        assert!(!log.contains(secret), "{secret} is in the log");
+    for database in [Database::Sqlite, Database::Postgres] {
+        let mut api = Api::on(database, &[ANTHROPIC], SCENARIO, everything).await;
+        let project = seal_project(&mut api, "titlemark").await;
+        let signature = say_all_marks(&api, &project).await;
+        assert_eq!(stored_marks(&api), [""; 0], "{database:?}");
+        let log = api.gateway.log();
+        let written_key = key(1).write();
+        for secret in MARKS.iter().copied().chain([signature.as_str(), written_key.as_str()]) {
+            assert!(!log.contains(secret), "{secret} is in the log");
+        }
+        let turns = api.gateway.turns().await;
+        assert!(!json!(turns).to_string().contains("mark"), "{turns:?}");
+        assert!(log.contains("Turn ended"), "the log is on");
+        plant_marks(&api).await;
+        let found = stored_marks(&api).join(" ");
+        assert!(found.contains("answermark") && found.contains("titlemark"), "{found}");
     }
-    let turns = api.gateway.turns().await;
-    assert!(!json!(turns).to_string().contains("mark"), "{turns:?}");
-    assert!(log.contains("Turn ended"), "the log is on");
 }
 
 /// Covers: C-15, X-24
 #[tokio::test]
-async fn contents_of_managed_projects_are_not_on_disk() {
-    let api = Api::with(&[ANTHROPIC], SCENARIO, "").await;
-    let project = api.project(json!({"title": "titlemark", "system": "systemmark"})).await;
-    let tools = json!([{"name": "lookup", "parameters": {"type": "object"}}]);
-    let chat = json!({"message": "promptmark", "thinking": "medium", "tools": tools});
-    let lines = api.chat(&project, chat).await;
-    assert_eq!(joined(&lines, "text"), "So answermark it is.");
-    let mut found = Vec::new();
-    files_with_marks(api.gateway.folder(), &mut found);
-    assert_eq!(found, Vec::<String>::new());
+async fn contents_of_managed_projects_are_not_stored_as_they_are() {
+    for database in [Database::Sqlite, Database::Postgres] {
+        let api = Api::on(database, &[ANTHROPIC], SCENARIO, "").await;
+        let project = api.project(json!({"title": "titlemark"})).await;
+        say_all_marks(&api, &project).await;
+        assert_eq!(stored_marks(&api), [""; 0], "{database:?}");
+        plant_marks(&api).await;
+        let found = stored_marks(&api).join(" ");
+        assert!(found.contains("answermark") && found.contains("titlemark"), "{found}");
+    }
 }
 
 ///
@@ -272,6 +315,39 @@ async fn signed_conversation_continues_after_a_restart_under_a_fresh_lease() {
         api.gateway.restart().await;
         let refused = api.post(&format!("{project}/chat"), json!({"message": "go on"})).await;
         assert_eq!(refused.status, 423, "a lease ends with the process");
+    }
+}
+
+/// Nothing of a sealed turn is remembered, not even that a backend refused its thinking.
+#[tokio::test]
+async fn refused_thinking_of_an_open_loop_is_left_out_and_the_turn_goes_on() {
+    for earlier in [None, Some("go on")] {
+        let (mut api, project) = sealed_project(&[ANTHROPIC], "", "").await;
+        if let Some(message) = earlier {
+            api.chat(&project, json!({"message": message, "thinking": "medium"})).await;
+        }
+        let tools = json!([{"name": "lookup", "parameters": {"type": "object"}}]);
+        let chat = json!({"message": "promptmark", "thinking": "medium", "tools": tools});
+        let lines = api.chat(&project, chat).await;
+        let call = lines.iter().find(|line| line["type"] == "tool_call").expect("a call");
+        // The provider has lost the key of its signatures.
+        let other = Simulator::with_scenario("another identity", SCENARIO).await;
+        let file = api.gateway.folder().join("throughline.toml");
+        let config = std::fs::read_to_string(file).expect("a file");
+        api.gateway.kill().await;
+        api.gateway.configure(&config.replace(&api.simulators[0].url, &other.url));
+        api.gateway.restart().await;
+        let results = json!([{"id": call["id"], "content": "resultmark"}]);
+        let chat = json!({"toolResults": results, "thinking": "medium", "tools": tools});
+        let lines = api.chat(&project, chat).await;
+        assert_eq!(done(&lines)["reason"], "completed", "{lines:#?}");
+        let seen = other.received().await;
+        let (answered, refused) = seen.split_last().expect("requests");
+        assert_eq!(refused.len(), if earlier.is_some() { 2 } else { 1 }, "one for each turn");
+        for seen in refused {
+            assert!(seen.refusal.contains("Invalid `signature`"), "{}", seen.refusal);
+        }
+        assert_eq!(answered.thinking(), [Value::Null; 0]);
     }
 }
 

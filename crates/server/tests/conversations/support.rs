@@ -26,7 +26,8 @@ pub(crate) struct Api {
     key: &'static str,
     /// Headers of all requests, such as the key of a sealed project.
     headers: Vec<(&'static str, String)>,
-    _database: Option<PostgresDatabase>,
+    /// The database, if it is Postgres.
+    pub(crate) database: Option<PostgresDatabase>,
 }
 
 /// The stores that the API can have.
@@ -72,7 +73,7 @@ impl Api {
             config.push_str(&format!("[store]\nurl = \"{}\"\n", database.url));
         }
         let gateway = Gateway::start(BINARY, &config).await;
-        Self { _database: database, simulators, ..Self::of(gateway) }
+        Self { database, simulators, ..Self::of(gateway) }
     }
 
     /// The same without the detailed log, for tests with thousands of requests.
@@ -99,7 +100,7 @@ impl Api {
 
     /// A gateway without simulators.
     pub(crate) fn of(gateway: Gateway) -> Self {
-        Self { gateway, simulators: Vec::new(), key: "ada", headers: Vec::new(), _database: None }
+        Self { gateway, simulators: Vec::new(), key: "ada", headers: Vec::new(), database: None }
     }
 
     /// Opens a request of this caller.

@@ -165,6 +165,7 @@ async fn unreachable_database_is_named_at_start() {
     }
 }
 
+/// Covers: S4-65
 #[tokio::test]
 async fn migrate_says_what_it_did() {
     let database = PostgresDatabase::new();

@@ -217,7 +217,7 @@ async fn dropped_part_of_the_thinking_is_restored() {
     }
 }
 
-/// What another backend made cannot be restored, and the client is told.
+/// Thinking of another backend cannot be restored, and the reply reports it.
 #[tokio::test]
 async fn dropped_thinking_of_another_backend_is_reported() {
     for sample in [RESPONSES, CHAT] {

@@ -1,11 +1,11 @@
 //! Writes changes together, or none of them.
 
 use throughline_conversations::store::{
-    Commit, Move, Node, Outcome, ProjectNode, Reference, Run, RunEnd,
+    Commit, Move, Node, Outcome, ProjectFacts, ProjectNode, Reference, Run, RunEnd, SealedUnder,
 };
 
 use super::SqlConversations;
-use super::rows::to_json;
+use super::rows::{self, to_json};
 use crate::sql::{Database, Statements, WriteTransaction, values};
 
 /// How often a commit is tried again after another process was faster.
@@ -26,7 +26,10 @@ impl<D: Database> SqlConversations<D> {
 
     async fn try_commit(&self, commit: &Commit) -> Result<Outcome, sqlx::Error> {
         let mut transaction = self.database.begin().await?;
-        let mut outcome = apply(&mut transaction, commit).await?;
+        let mut outcome = match &commit.sealed_under {
+            Some(under) if !has_key::<D>(&mut transaction, under).await? => Outcome::KeyChanged,
+            _ => apply(&mut transaction, commit).await?,
+        };
         if outcome == Outcome::Written {
             transaction.commit().await?;
             return Ok(outcome);
@@ -46,8 +49,23 @@ impl<D: Database> SqlConversations<D> {
 fn is_conflict(error: &sqlx::Error) -> bool {
     let database = error.as_database_error();
     database.is_some_and(|error| {
-        error.is_unique_violation() || error.code().is_some_and(|code| code == "40001")
+        let code = error.code();
+        // Two processes that wait for each other are a conflict too.
+        let is_retried = code.is_some_and(|code| code == "40001" || code == "40P01");
+        error.is_unique_violation() || is_retried
     })
+}
+
+/// Whether a project has this key. The key then stays until the transaction ends.
+async fn has_key<D: Database>(
+    to: &mut impl Statements,
+    under: &SealedUnder,
+) -> Result<bool, sqlx::Error> {
+    let statement = format!("SELECT facts FROM project WHERE id = $1 {}", D::HOLD);
+    let found = to.fetch(&statement, values![&*under.project]).await?;
+    let facts = rows::first(found, |mut row| row.text())?;
+    let facts = facts.and_then(|facts| serde_json::from_str::<ProjectFacts>(&facts).ok());
+    Ok(facts.and_then(|facts| facts.key_check).as_ref() == Some(&under.key_check))
 }
 
 async fn apply(to: &mut impl Statements, commit: &Commit) -> Result<Outcome, sqlx::Error> {
@@ -206,32 +224,45 @@ async fn start_run(
 
 /// Inserts or replaces a node. The jump of a node of a project goes to its parent, or as far as the
 /// last two jumps of its parent together if those are equally long. So jumps of all lengths follow
-/// each other, and the way to any node before it has few steps.
+/// each other, and the way to any node before it has few steps. It continues the line of its parent
+/// unless another child does.
+const PUT_NODE: &str =
+    "INSERT INTO node (id, parent, owner, created, expires, open, size, sealed, project, facts,
+        has_thinking, thinking_token_count, encrypted_thinking_content,
+        encrypted_thinking_signature, depth, jump, line)
+     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14,
+        CASE WHEN $9 IS NOT NULL THEN
+            coalesce((SELECT depth + 1 FROM node WHERE id = $2), 0)
+        END,
+        CASE WHEN $9 IS NOT NULL THEN (
+            SELECT CASE WHEN parent.depth - far.depth = far.depth - farther.depth
+                THEN far.jump ELSE parent.id END
+            FROM node AS parent
+            LEFT JOIN node AS far ON far.id = parent.jump
+            LEFT JOIN node AS farther ON farther.id = far.jump
+            WHERE parent.id = $2
+        ) END,
+        CASE WHEN $9 IS NOT NULL THEN coalesce((
+            SELECT parent.line FROM node AS parent WHERE parent.id = $2 AND NOT EXISTS (
+                SELECT 1 FROM node AS child WHERE child.line = parent.line
+                AND child.depth = parent.depth + 1 AND child.id <> $1
+            )
+        ), $1) END)
+     ON CONFLICT (id) DO UPDATE SET parent = $2, owner = $3, created = $4, expires = $5,
+        open = $6, size = node.size - length(node.sealed) + $7, sealed = $8, project = $9,
+        facts = $10, has_thinking = $11, thinking_token_count = $12,
+        encrypted_thinking_content = $13, encrypted_thinking_signature = $14,
+        depth = excluded.depth, jump = excluded.jump,
+        line = CASE WHEN node.line IS NOT NULL AND node.parent IS NOT DISTINCT FROM $2
+            THEN node.line ELSE excluded.line END";
+
+/// Inserts or replaces a node, with its names and its provider's reply.
 async fn put_node(to: &mut impl Statements, node: &Node) -> Result<(), sqlx::Error> {
     let outside = ProjectNode::default();
     let inside = node.in_project.as_ref();
     let known = inside.unwrap_or(&outside);
     to.execute(
-        "INSERT INTO node (id, parent, owner, created, expires, open, size, sealed, project, facts,
-            has_thinking, thinking_token_count, encrypted_thinking_content,
-            encrypted_thinking_signature, depth, jump)
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14,
-            CASE WHEN $9 IS NOT NULL THEN
-                coalesce((SELECT depth + 1 FROM node WHERE id = $2), 0)
-            END,
-            CASE WHEN $9 IS NOT NULL THEN (
-                SELECT CASE WHEN parent.depth - far.depth = far.depth - farther.depth
-                    THEN far.jump ELSE parent.id END
-                FROM node AS parent
-                LEFT JOIN node AS far ON far.id = parent.jump
-                LEFT JOIN node AS farther ON farther.id = far.jump
-                WHERE parent.id = $2
-            ) END)
-         ON CONFLICT (id) DO UPDATE SET parent = $2, owner = $3, created = $4, expires = $5,
-            open = $6, size = node.size - length(node.sealed) + $7, sealed = $8, project = $9,
-            facts = $10, has_thinking = $11, thinking_token_count = $12,
-            encrypted_thinking_content = $13, encrypted_thinking_signature = $14,
-            depth = excluded.depth, jump = excluded.jump",
+        PUT_NODE,
         values![
             &*node.id,
             node.parent.clone(),

@@ -2,6 +2,7 @@
 //!
 //! - `rows`: reads nodes, references, projects and runs from rows;
 //! - `commit`: writes changes together;
+//! - `paths`: reads a node and those before it;
 //! - `nodes`, `projects`, `runs`, `users`, `members`: the traits of the store.
 
 #![allow(
@@ -12,6 +13,7 @@
 mod commit;
 mod members;
 mod nodes;
+mod paths;
 mod projects;
 mod rows;
 mod runs;

@@ -1,91 +1,17 @@
 //! Nodes and references.
 
-use std::cmp::Reverse;
-
-use throughline_conversations::store::{Commit, Node, NodeStore, Outcome, Page, Reference};
+use throughline_conversations::store::{Commit, Detail, Node, NodeStore, Outcome, Page, Reference};
 use throughline_gateway::thinking::store::StoreFuture;
 
+use super::paths::ABOVE;
 use super::rows::{self, NODE, REFERENCE};
 use super::{SqlConversations, read_error, write_error};
-use crate::sql::{Database, Row, Statements, WriteTransaction, signed, values};
+use crate::sql::{Database, Statements, WriteTransaction, signed, values};
 
 /// How many of the oldest nodes are read at a time when space is freed.
 const BATCH: usize = 100;
 
-/// The node `$1` and those before it, at most `$2`.
-const ABOVE: &str = "WITH RECURSIVE above (id, parent, depth) AS (
-        SELECT id, parent, 0 FROM node WHERE id = $1 UNION ALL
-        SELECT node.id, node.parent, above.depth + 1 FROM above
-        JOIN node ON node.id = above.parent WHERE above.depth + 1 < $2
-     )";
-
-/// The node at depth `$2` on the path to the node `$1`.
-const AT_DEPTH: &str = "WITH RECURSIVE above (id, parent, jump, depth) AS (
-        SELECT id, parent, jump, depth FROM node WHERE id = $1 UNION ALL
-        SELECT node.id, node.parent, node.jump, node.depth FROM above
-        LEFT JOIN node AS far ON far.id = above.jump
-        JOIN node ON node.id = CASE WHEN far.depth >= $2 THEN far.id ELSE above.parent END
-        WHERE above.depth > $2
-     ) SELECT id FROM above WHERE depth = $2";
-
 impl<D: Database> SqlConversations<D> {
-    /// A node and its ancestors, root first, at most `limit` of them. The database does not sort them,
-    /// because it would move all contents.
-    async fn read_path(&self, id: &str, limit: usize) -> Result<Vec<Node>, sqlx::Error> {
-        let statement = format!(
-            "{ABOVE} SELECT above.depth, {NODE} FROM above JOIN node ON node.id = above.id"
-        );
-        let found = self.database.read(&statement, values![id, limit]).await?;
-        let numbered = |mut row: Row| Ok((row.number()?, rows::node(row)?));
-        let mut path: Vec<(u64, Node)> = rows::all(found, numbered)?;
-        path.sort_unstable_by_key(|(depth, _)| Reverse(*depth));
-        Ok(path.into_iter().map(|(_, node)| node).collect())
-    }
-
-    /// A page of the path to a node of a project, root first. `None` if `after` is not on the path.
-    async fn read_path_page(&self, id: &str, page: Page) -> Result<Option<Vec<Node>>, sqlx::Error> {
-        let Some(depth) = self.depth(id).await? else {
-            return Ok(page.after.is_none().then(Vec::new));
-        };
-        let Some(after) = page.after else {
-            let nodes = self.read_down_to(id, depth, 0, page.limit).await?;
-            return Ok(Some(nodes));
-        };
-        match self.depth(&after).await? {
-            Some(at) if at <= depth => {
-                let mut nodes = self.read_down_to(id, depth, at, page.limit + 1).await?;
-                let is_on_path = nodes.first().is_some_and(|first| first.id == after);
-                Ok(is_on_path.then(|| nodes.split_off(1)))
-            }
-            _ => Ok(None),
-        }
-    }
-
-    async fn depth(&self, id: &str) -> Result<Option<u64>, sqlx::Error> {
-        let statement = "SELECT depth FROM node WHERE id = $1 AND depth IS NOT NULL";
-        let found = self.database.read(statement, values![id]).await?;
-        rows::first(found, |mut row| row.number())
-    }
-
-    /// The path to a node of this depth, from the depth `first` on, at most `limit` nodes.
-    async fn read_down_to(
-        &self,
-        id: &str,
-        depth: u64,
-        first: u64,
-        limit: usize,
-    ) -> Result<Vec<Node>, sqlx::Error> {
-        let count = (depth + 1 - first).min(limit as u64);
-        if count == 0 {
-            return Ok(Vec::new());
-        }
-        let last = self.database.read(AT_DEPTH, values![id, first + count - 1]).await?;
-        match rows::first(last, |mut row| row.text())? {
-            Some(last) => self.read_path(&last, usize::try_from(count).unwrap_or(limit)).await,
-            None => Ok(Vec::new()),
-        }
-    }
-
     /// Removes expired nodes, references, runs and sessions, then the oldest nodes until the rest fits
     /// into `bytes`.
     async fn remove_old(&self, now: u64, bytes: u64) -> Result<u64, sqlx::Error> {
@@ -156,9 +82,9 @@ impl<D: Database> NodeStore for SqlConversations<D> {
         })
     }
 
-    fn path(&self, id: &str, most: usize) -> StoreFuture<'_, Vec<Node>> {
+    fn path(&self, id: &str, most: usize, detail: Detail) -> StoreFuture<'_, Vec<Node>> {
         let id = id.to_owned();
-        Box::pin(async move { self.read_path(&id, most).await.map_err(read_error) })
+        Box::pin(async move { self.read_path(&id, most, detail).await.map_err(read_error) })
     }
 
     fn path_ids(&self, id: &str, most: usize) -> StoreFuture<'_, Vec<String>> {
@@ -170,9 +96,14 @@ impl<D: Database> NodeStore for SqlConversations<D> {
         })
     }
 
-    fn path_page(&self, id: &str, page: Page) -> StoreFuture<'_, Option<Vec<Node>>> {
+    fn path_page(
+        &self,
+        id: &str,
+        page: Page,
+        detail: Detail,
+    ) -> StoreFuture<'_, Option<Vec<Node>>> {
         let id = id.to_owned();
-        Box::pin(async move { self.read_path_page(&id, page).await.map_err(read_error) })
+        Box::pin(async move { self.read_path_page(&id, page, detail).await.map_err(read_error) })
     }
 
     fn raw(&self, id: &str) -> StoreFuture<'_, Option<Vec<u8>>> {

@@ -15,6 +15,8 @@ impl<D: Database> SqlConversations<D> {
     async fn purge(&self, id: &str) -> Result<bool, sqlx::Error> {
         let mut transaction = self.database.begin().await?;
         for statement in [
+            // Commits hold the project before its branches, so this comes first here too.
+            "UPDATE project SET owner = owner WHERE id = $1",
             "DELETE FROM run WHERE reference IN (SELECT id FROM reference WHERE project = $1)",
             "DELETE FROM node WHERE project = $1",
             "DELETE FROM reference WHERE project = $1",
@@ -146,6 +148,21 @@ impl<D: Database> ProjectStore for SqlConversations<D> {
             );
             let found = self.database.read(&statement, values).await.map_err(read_error)?;
             rows::all(found, rows::project).map_err(read_error)
+        })
+    }
+
+    fn key_checks(&self, ids: &[String]) -> StoreFuture<'_, Vec<(String, Option<String>)>> {
+        let ids = ids.to_vec();
+        Box::pin(async move {
+            let mut checks = Vec::with_capacity(ids.len());
+            for some in ids.chunks(MAX_ROWS) {
+                let (some, values) = many_rows::one_of(some);
+                let statement = format!("SELECT {PROJECT} FROM project WHERE id IN {some}");
+                let found = self.database.read(&statement, values).await.map_err(read_error)?;
+                let found = rows::all(found, rows::project).map_err(read_error)?;
+                checks.extend(found.into_iter().map(|of| (of.id, of.facts.key_check)));
+            }
+            Ok(checks)
         })
     }
 

@@ -3,8 +3,8 @@
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use throughline_conversations::store::{
-    Branch, Credential, Member, Node, NodeFacts, Piece, Project, ProjectNode, Reference, Run,
-    RunStatus, User, UserSession,
+    Branch, Credential, Detail, Member, Node, NodeFacts, Piece, Project, ProjectNode, Reference,
+    Run, RunStatus, User, UserSession,
 };
 
 use crate::sql::Row;
@@ -15,6 +15,19 @@ pub(super) const NODE: &str = "node.id, node.parent, node.owner, node.created, n
     node.thinking_token_count, node.encrypted_thinking_content, \
     node.encrypted_thinking_signature, CASE WHEN node.project IS NULL THEN \
     (SELECT string_agg(name, '\n') FROM node_name WHERE node_name.node = node.id) END";
+
+/// The columns of a node of a path in a project, for [`path_node`]. All its nodes have the same owner and
+/// project.
+pub(super) const PATH_NODE: &str =
+    "id, parent, created, facts, has_thinking, thinking_token_count, sealed";
+
+/// The columns that [`path_node`] needs besides.
+pub(super) fn more_of_path_node(detail: Detail) -> &'static str {
+    match detail {
+        Detail::Whole => ", encrypted_thinking_content, encrypted_thinking_signature",
+        Detail::Content => "",
+    }
+}
 
 /// The columns of a reference, for [`reference`].
 pub(super) const REFERENCE: &str =
@@ -28,7 +41,7 @@ pub(super) const RUN: &str =
     "id, owner, scope, name, reference, instance, epoch, status, created, expires, sealed";
 
 /// The columns of a piece of a log, for [`piece`].
-pub(super) const PIECE: &str = "first, last, sealed";
+pub(super) const PIECE: &str = "first, last, continues, sealed";
 
 /// The columns of a user, for [`user`].
 pub(super) const USER: &str = "id, name, unique_name, created, kdf, auth_record, \
@@ -67,6 +80,23 @@ pub(super) fn node(mut row: Row) -> Result<Node, sqlx::Error> {
         node.in_project = Some(ProjectNode { project, facts, ..inside });
     }
     Ok(node)
+}
+
+/// A node of a path in a project, without its owner and its project.
+pub(super) fn path_node(mut row: Row, detail: Detail) -> Result<Node, sqlx::Error> {
+    let (id, parent, created) = (row.text()?, row.optional_text()?, row.number()?);
+    let mut inside = ProjectNode {
+        facts: from_json(&row.text()?)?,
+        has_thinking: row.flag()?,
+        thinking_tokens: row.optional_number()?,
+        ..ProjectNode::default()
+    };
+    let sealed = row.bytes()?;
+    if detail == Detail::Whole {
+        inside.sealed_thinking = row.optional_bytes()?;
+        inside.sealed_signatures = row.optional_bytes()?;
+    }
+    Ok(Node { id, parent, created, sealed, in_project: Some(inside), ..Node::default() })
 }
 
 pub(super) fn node_facts(mut row: Row) -> Result<(String, NodeFacts), sqlx::Error> {
@@ -121,7 +151,12 @@ pub(super) fn run(mut row: Row) -> Result<Run, sqlx::Error> {
 }
 
 pub(super) fn piece(mut row: Row) -> Result<Piece, sqlx::Error> {
-    Ok(Piece { first: row.number()?, last: row.number()?, sealed: row.bytes()? })
+    Ok(Piece {
+        first: row.number()?,
+        last: row.number()?,
+        continues: row.flag()?,
+        sealed: row.bytes()?,
+    })
 }
 
 pub(super) fn user(mut row: Row) -> Result<User, sqlx::Error> {

@@ -42,9 +42,10 @@ impl<D: Database> SqlConversations<D> {
         let written: Vec<bool> = pieces.iter().map(is_writable).collect();
         let writable = pieces.into_iter().filter(is_writable);
         let rows = writable.map(|LogPiece { run, piece, .. }| {
-            [run.into(), piece.first.into(), piece.last.into(), piece.sealed.into()]
+            let Piece { first, last, continues, sealed } = piece;
+            [run.into(), first.into(), last.into(), continues.into(), sealed.into()]
         });
-        let table = "log (run, first, last, sealed)";
+        let table = "log (run, first, last, continues, sealed)";
         many_rows::insert(&mut transaction, table, rows.collect()).await?;
         transaction.commit().await?;
         Ok(written)
@@ -139,14 +140,39 @@ impl<D: Database> RunStore for SqlConversations<D> {
         Box::pin(async move { self.write_log(pieces).await.map_err(write_error) })
     }
 
-    fn logged(&self, run: &str, after: Option<u64>) -> StoreFuture<'_, Vec<Piece>> {
-        let after = Value::Integer(Some(after.map_or(-1, crate::sql::signed)));
-        let values = vec![run.into(), after];
+    fn logged(&self, run: &str, after: Option<u64>, limit: usize) -> StoreFuture<'_, Vec<Piece>> {
+        let next = after.map_or(0, |after| after.saturating_add(1));
+        let values = values![run, next, limit];
         Box::pin(async move {
-            let statement =
-                format!("SELECT {PIECE} FROM log WHERE run = $1 AND last > $2 ORDER BY first");
+            // The piece that has the next entry may begin before it.
+            let statement = format!(
+                "SELECT {PIECE} FROM log WHERE run = $1 AND last >= $2 AND first >= coalesce(
+                    (SELECT max(first) FROM log WHERE run = $1 AND first <= $2), 0)
+                 ORDER BY first LIMIT $3"
+            );
             let found = self.database.read(&statement, values).await.map_err(read_error)?;
             rows::all(found, rows::piece).map_err(read_error)
+        })
+    }
+
+    fn log_outline(&self, run: &str, before: u64) -> StoreFuture<'_, Vec<Piece>> {
+        let values = values![run, before];
+        Box::pin(async move {
+            let statement = format!(
+                "SELECT {PIECE} FROM log WHERE run = $1 AND first < $2 AND continues = 0
+                 ORDER BY first"
+            );
+            let found = self.database.read(&statement, values).await.map_err(read_error)?;
+            rows::all(found, rows::piece).map_err(read_error)
+        })
+    }
+
+    fn last_logged(&self, run: &str) -> StoreFuture<'_, Option<u64>> {
+        let values = values![run];
+        Box::pin(async move {
+            let statement = "SELECT last FROM log WHERE run = $1 ORDER BY first DESC LIMIT 1";
+            let found = self.database.read(statement, values).await.map_err(read_error)?;
+            rows::first(found, |mut row| row.number()).map_err(read_error)
         })
     }
 

@@ -5,12 +5,32 @@ use throughline_gateway::thinking::store::StoreFuture;
 
 use super::rows::{self, SESSION, USER};
 use super::{SqlConversations, read_error, write_error};
-use crate::sql::{Database, Statements, WriteTransaction, values};
+use crate::sql::{Database, Statements, Value, WriteTransaction, values};
+
+/// The row of `write_check` that is written together with the first user.
+const FIRST_USER: u64 = 2;
 
 impl<D: Database> SqlConversations<D> {
     async fn find_user(&self, column: &str, value: &str) -> Result<Option<User>, sqlx::Error> {
         let statement = format!("SELECT {USER} FROM account WHERE {column} = $1");
         rows::first(self.database.read(&statement, values![value]).await?, rows::user)
+    }
+
+    async fn insert_first(&self, user: User) -> Result<bool, sqlx::Error> {
+        let mut transaction = self.database.begin().await?;
+        // Who writes this row is alone until the transaction ends.
+        let statement = "INSERT INTO write_check (id, filler) VALUES ($1, $2)
+             ON CONFLICT (id) DO UPDATE SET filler = excluded.filler";
+        transaction.execute(statement, values![FIRST_USER, Vec::new()]).await?;
+        let known = transaction.fetch("SELECT id FROM account LIMIT 1", values![]).await?;
+        if !known.is_empty() {
+            transaction.roll_back().await?;
+            return Ok(false);
+        }
+        let (statement, values) = insert(user);
+        transaction.execute(&statement, values).await?;
+        transaction.commit().await?;
+        Ok(true)
     }
 
     async fn write_credentials(&self, change: CredentialChange) -> Result<bool, sqlx::Error> {
@@ -41,30 +61,40 @@ impl<D: Database> SqlConversations<D> {
     }
 }
 
+/// The statement that adds a user, and its values. It adds nothing if the name is taken.
+fn insert(user: User) -> (String, Vec<Value>) {
+    let statement = format!(
+        "INSERT INTO account ({USER})
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
+         ON CONFLICT (unique_name) DO NOTHING"
+    );
+    let values = values![
+        user.id,
+        user.name,
+        user.unique_name,
+        user.created,
+        user.kdf,
+        user.passphrase.auth_record,
+        user.passphrase.wrapped_master_key,
+        user.recovery.auth_record,
+        user.recovery.wrapped_master_key,
+        user.public_key,
+        user.wrapped_private_key,
+    ];
+    (statement, values)
+}
+
 impl<D: Database> UserStore for SqlConversations<D> {
     fn add_user(&self, user: User) -> StoreFuture<'_, bool> {
         Box::pin(async move {
-            let statement = format!(
-                "INSERT INTO account ({USER})
-                 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
-                 ON CONFLICT (unique_name) DO NOTHING"
-            );
-            let values = values![
-                user.id,
-                user.name,
-                user.unique_name,
-                user.created,
-                user.kdf,
-                user.passphrase.auth_record,
-                user.passphrase.wrapped_master_key,
-                user.recovery.auth_record,
-                user.recovery.wrapped_master_key,
-                user.public_key,
-                user.wrapped_private_key,
-            ];
+            let (statement, values) = insert(user);
             let added = self.database.run(&statement, values).await.map_err(write_error)?;
             Ok(added > 0)
         })
+    }
+
+    fn add_first_user(&self, user: User) -> StoreFuture<'_, bool> {
+        Box::pin(async move { self.insert_first(user).await.map_err(write_error) })
     }
 
     fn user(&self, id: &str) -> StoreFuture<'_, Option<User>> {

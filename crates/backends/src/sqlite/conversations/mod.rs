@@ -3,11 +3,13 @@
 use std::path::Path;
 
 use sqlx::migrate::Migrator;
+use throughline_conversations::store::{SealedRows, SealedTable};
 use throughline_gateway::thinking::store::StoreError;
 
 use super::check::{self, DatabaseFault};
 use super::database::Database;
 use crate::sql::conversations::SqlConversations;
+use crate::sql::sealed_rows::SqlSealedRows;
 
 static MIGRATIONS: Migrator = sqlx::migrate!("src/sqlite/conversations/migrations");
 
@@ -18,6 +20,12 @@ impl SqliteConversations {
     /// Opens the file. Creates it and its tables if they are missing.
     pub async fn open(path: &Path) -> Result<Self, StoreError> {
         Ok(Self::new(Database::open(path, &MIGRATIONS).await?))
+    }
+
+    /// The sealed values of the file, read without changing it.
+    pub async fn sealed_rows(path: &Path) -> Result<impl SealedRows + 'static, StoreError> {
+        let database = Database::open_read_only(path).await?;
+        Ok(SqlSealedRows { database, tables: &SealedTable::CONVERSATIONS })
     }
 
     /// How many migrations were applied when the file was opened.

@@ -46,7 +46,7 @@ const PLAIN: Profile = Profile {
     thinking_tags: None,
     model_in_path: false,
     reasoning_dialect: None,
-    stores_replies: false,
+    has_response_ids: false,
     cache_breakpoints: BreakpointRules {
         taken_by: Models::All,
         needed_by: Models::All,

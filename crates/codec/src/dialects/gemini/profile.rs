@@ -55,6 +55,6 @@ const PLAIN: Profile = Profile {
     model_in_path: true,
     reasoning_dialect: None,
     cache_breakpoints: BreakpointRules::NONE,
-    stores_replies: false,
+    has_response_ids: false,
     for_unsigned: None,
 };

@@ -31,6 +31,6 @@ pub(super) static PROFILES: [Profile; 1] = [Profile {
     model_in_path: false,
     reasoning_dialect: None,
     cache_breakpoints: BreakpointRules::NONE,
-    stores_replies: false,
+    has_response_ids: false,
     for_unsigned: None,
 }];

@@ -42,7 +42,8 @@ fn profile_of(variant: &'static Variant) -> Profile {
         order: MessageOrder::ResultsAfterCalls,
         blocks: if passes_blocks_on { BlockRules::PassedOn } else { BlockRules::None },
         misses_earlier_thinking: variant.replay == variants::Replay::ReasoningContentAlways,
-        keeps_responses: false,
+        // The same address serves the dialect of responses.
+        keeps_responses: variant.official,
         signs_calls: variant.call_signature != CallSignature::Nowhere,
         tool_names: match variant.official {
             true => ToolNames::Plain { max: OPENAI_MAX_NAME },
@@ -53,7 +54,7 @@ fn profile_of(variant: &'static Variant) -> Profile {
         model_in_path: false,
         reasoning_dialect: variant.official.then_some("openai_responses"),
         cache_breakpoints: variant.cache_breakpoints,
-        stores_replies: false,
+        has_response_ids: false,
         for_unsigned: None,
     }
 }

@@ -187,7 +187,7 @@ impl UpstreamDialect for OpenAiResponses {
         let message = errors::read(status, body).message;
         refused_setting::in_openai_text(&openai_errors::parameter(body), &message)
             .or_else(|| refused_setting::in_ollama_text(&message))
-            .filter(|_| status == 400)
+            .filter(|_| status == 400 || status == 422)
     }
 
     fn read_models(&self, answer: &Value) -> Vec<ModelCard> {

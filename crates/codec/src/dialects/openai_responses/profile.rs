@@ -38,6 +38,6 @@ const PLAIN: Profile = Profile {
     model_in_path: false,
     reasoning_dialect: None,
     cache_breakpoints: BreakpointRules::OPENAI,
-    stores_replies: true,
+    has_response_ids: true,
     for_unsigned: None,
 };

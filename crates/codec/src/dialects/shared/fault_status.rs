@@ -3,7 +3,7 @@
 use throughline_canonical::FaultKind;
 
 /// The HTTP status of a fault, in dialects that define none of their own.
-pub(crate) fn status(kind: FaultKind) -> u16 {
+pub fn status(kind: FaultKind) -> u16 {
     match kind {
         FaultKind::Invalid => 400,
         FaultKind::Unauthenticated => 401,

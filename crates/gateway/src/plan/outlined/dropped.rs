@@ -1,5 +1,5 @@
 //! Thinking that the client dropped from a tool loop. The vault has it, and it is put back in position
-//! before the request is planned. What may not go back is reported.
+//! before the request is planned. Blocks that may not go back are reported.
 
 use std::collections::HashSet;
 use std::sync::Arc;

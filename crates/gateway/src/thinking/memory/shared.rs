@@ -77,7 +77,7 @@ impl MemoryState {
         }
     }
 
-    /// Takes over a block. What this instance has learnt about it stays.
+    /// Takes over a block. It keeps the facts that this instance has learnt about it.
     fn merge_block(&mut self, found: StoredBlock) {
         let Some(record) = self.blocks.get_mut(&found.key) else {
             self.blocks.insert(found.key, Record { stored: found, holders: 0 });

@@ -378,8 +378,7 @@ impl Vault {
     /// Opens a record. A record that does not open counts as missing: its key is lost, or it was
     /// changed.
     fn open(&self, record: &Record) -> Result<StoredTurn, Option<SealError>> {
-        let data = associated_data(&record.keys);
-        match self.keyring.open(Purpose::Vault, &data, &record.sealed) {
+        match open_record(&self.keyring, record) {
             Ok(bytes) => match bytes.split_first() {
                 Some((&VERSION, json)) => serde_json::from_slice(json).map_err(|_| None),
                 _ => Err(None),
@@ -399,6 +398,11 @@ impl Drop for Vault {
     fn drop(&mut self) {
         self.writer.abort();
     }
+}
+
+/// Opens the bytes of a record.
+pub fn open_record(keyring: &Keyring, record: &Record) -> Result<Vec<u8>, SealError> {
+    keyring.open(Purpose::Vault, &associated_data(&record.keys), &record.sealed)
 }
 
 /// A record is sealed together with its keys, so that no key can be moved to another record.

@@ -7,6 +7,7 @@ use std::time::Duration;
 use throughline_codec::pacing::{Pace, Pacing};
 use throughline_conversations::front_doors::RunSettings;
 use throughline_conversations::projects::{PreviousResponse, ProjectMode};
+use throughline_conversations::users::{RegistrationRule, UserSettings};
 
 use super::*;
 use crate::config::settings::ProjectDefaults;
@@ -62,7 +63,10 @@ fn empty_file_has_all_defaults() {
         },
         responses: Retention { time: Duration::from_secs(30 * 86_400), limit: 1 << 30 },
         threads: Duration::from_secs(3600),
-        session_lifetime: Duration::from_secs(30 * 86_400),
+        users: UserSettings {
+            session: Duration::from_secs(30 * 86_400),
+            registration: RegistrationRule::Open,
+        },
         runs: RunSettings {
             log: true,
             retention: Duration::from_secs(600),

@@ -28,6 +28,7 @@ fn variables_override_keys() {
             ("THROUGHLINE_BACKEND__GLM__MODELS", "{ '*' = 'glm-5' }"),
             ("THROUGHLINE_CONFIG", "x"),
             ("THROUGHLINE_KEYRING", "x"),
+            ("THROUGHLINE_RECOVERY_CODE", "x"),
             ("THROUGHLINE_URL", "x"),
         ],
     );

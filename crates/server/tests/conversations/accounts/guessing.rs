@@ -142,6 +142,11 @@ async fn guesses_are_limited_by_name_and_by_address() {
     assert!((1..=6).contains(&wait), "{wait}");
     assert_eq!(ada.try_log_in(&ada.keys.auth).await.status, 429, "the right one waits too");
     ada.get("/api/auth/session").await.expect_ok();
+    // Other addresses are not locked out of the name.
+    let elsewhere = json!({"name": "ada", "authKey": *ada.keys.auth.write()});
+    let headers = [("x-forwarded-for", "192.0.2.9")];
+    let answer = ada.open(Method::POST, "/api/auth/login", &headers, &elsewhere).await;
+    answer.read_all().await.expect_ok();
     // Another name is free, until the address has tried too many.
     let from = async |address: &str, name: String| {
         let body = json!({"name": name, "authKey": *wrong.auth.write()});

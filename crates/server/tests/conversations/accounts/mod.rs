@@ -3,7 +3,9 @@
 
 mod csrf;
 mod guessing;
+mod leases;
 mod passphrases;
+mod registration;
 mod sessions;
 mod sharing;
 

@@ -134,12 +134,12 @@ async fn removed_member_stops_reading_at_another_instance_too() {
 }
 
 /// A chat key, as a browser makes it.
-fn chat_key(seed: u8) -> ChatKey {
+pub(super) fn chat_key(seed: u8) -> ChatKey {
     ChatKey::new([seed; 32])
 }
 
 /// Sends a request with a chat key.
-async fn with_key(
+pub(super) async fn with_key(
     person: &Person<'_>,
     method: Method,
     path: &str,
@@ -176,7 +176,7 @@ async fn shared_key(by: &Person<'_>, with: &str, project: &str, key: &ChatKey) -
 }
 
 /// A sealed project of this person, with a first answer. The own key is stored under the master key.
-async fn sealed_project(ada: &Person<'_>, key: &ChatKey) -> String {
+pub(super) async fn sealed_project(ada: &Person<'_>, key: &ChatKey) -> String {
     let new = json!({"title": "Herons", "mode": "sealed", "keyCheck": key.key_check().to_string()});
     let made = with_key(ada, Method::POST, "/api/projects", key, &new).await;
     assert_eq!(made.status, 201, "{}", made.text());
@@ -196,7 +196,7 @@ async fn say(person: &Person<'_>, project: &str, key: &ChatKey, message: &str) {
 }
 
 /// The next key for the owner and some members.
-async fn next_key(
+pub(super) async fn next_key(
     ada: &Person<'_>,
     members: &[&str],
     project: &str,

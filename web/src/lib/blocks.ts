@@ -1,0 +1,81 @@
+// Cuts markdown into blocks that can be rendered apart, so that a growing text renders only its last block again.
+
+export interface MarkdownBlock {
+  /** Where it begins in the text; it never changes while the text grows. */
+  start: number;
+  source: string;
+  /** Whether more text can no longer change it. */
+  closed: boolean;
+}
+
+const FENCE = /^ {0,3}(`{3,}|~{3,})/;
+const CONTINUES = /^(?:\s{2,}\S|\t|\s*(?:[-*+]|\d+[.)])\s)/;
+const LIST_ITEM = /^\s*(?:[-*+]|\d+[.)])\s/;
+
+/** How much of the end of the earlier text must be equal, so that the text counts as the same one that has grown. */
+const COMPARED = 256;
+
+/** Reads a text that only grows. */
+export class BlockReader {
+  blocks: MarkdownBlock[] = [];
+  private text = "";
+  /** Where the last block that is not closed begins. */
+  private open = 0;
+
+  /** The blocks of the text. If it does not begin with the text before it, everything is read again. */
+  read(text: string): MarkdownBlock[] {
+    if (text === this.text) return this.blocks;
+    // Comparing everything would make each step as slow as the text is long.
+    const from = Math.max(0, this.text.length - COMPARED);
+    if (!text.startsWith(this.text.slice(from), from)) {
+      this.blocks = [];
+      this.open = 0;
+    }
+    this.text = text;
+    this.blocks = this.blocks.filter((block) => block.closed);
+    this.cut();
+    return this.blocks;
+  }
+
+  private cut(): void {
+    const { text } = this;
+    let start = this.open;
+    let fence: string | null = null;
+    let maths = false;
+    let isList = false;
+    let blank = false;
+    for (let at = start; at < text.length; ) {
+      const newline = text.indexOf("\n", at);
+      const end = newline < 0 ? text.length : newline;
+      const line = text.slice(at, end);
+      const empty = line.trim() === "";
+      if (fence !== null) {
+        const close = FENCE.exec(line)?.[1];
+        if (close?.startsWith(fence) && line.trim() === close) fence = null;
+      } else if (maths) {
+        if (line.includes("$$")) maths = false;
+      } else if (empty) {
+        blank = at > start;
+      } else {
+        // A line that is still growing may become a list item, so it does not yet end a list.
+        if (blank && !(isList && (CONTINUES.test(line) || newline < 0))) {
+          this.push(start, at, true);
+          start = at;
+          isList = false;
+        }
+        blank = false;
+        if (at === start) isList = LIST_ITEM.test(line);
+        const opening = FENCE.exec(line)?.[1];
+        if (opening) fence = opening;
+        else if (line.trimStart().startsWith("$$") && line.indexOf("$$", line.indexOf("$$") + 2) < 0) maths = true;
+      }
+      at = newline < 0 ? text.length : newline + 1;
+    }
+    this.open = start;
+    if (text.slice(start).trim() !== "") this.push(start, text.length, false);
+  }
+
+  private push(start: number, end: number, closed: boolean): void {
+    this.blocks.push({ start, source: this.text.slice(start, end), closed });
+  }
+}

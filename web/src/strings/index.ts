@@ -1,0 +1,5 @@
+// The language of the page.
+
+import { en, type Strings } from "./en";
+
+export const strings: Strings = en;

@@ -1,0 +1,233 @@
+// What holds for every view: accessibility in both themes, phones, the keyboard alone, speed, headers.
+
+import assert from "node:assert/strict";
+import { readFile } from "node:fs/promises";
+import { createRequire } from "node:module";
+import { after, before, test } from "node:test";
+
+import { answered, makeConversation, openPage, shot, startBrowser, startServer } from "./harness.mjs";
+
+const AXE = await readFile(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+const THOUGHT = Array.from({ length: 900 }, (_, at) => `Step ${at}: the heron lifts one leg and **keeps** the other one in the cold water, as it did before.`).join("\\n\\n");
+const scenario = `
+[[step]]
+when = { contains = "a very long thought" }
+say = [{ thinking = "${THOUGHT}" }, { text = "Done thinking." }]
+`;
+
+let server;
+let browser;
+let project;
+before(async () => {
+  server = await startServer({ scenario, tokensPerSecond: 0, config: "[debug_log]\nenabled = true\nfull_body = true\n" });
+  browser = await startBrowser();
+  project = await makeConversation(server, ["Why one leg? a redacted one", "And two? think twice"], { title: "Herons" });
+  const question = (await server.api("GET", `/api/projects/${project}/nodes`)).json().nodes[2].id;
+  await server.api("POST", `/api/projects/${project}/edit`, { nodeId: question, message: "And three?", branch: "three" });
+});
+after(async () => {
+  await browser?.close();
+  await server?.close();
+});
+
+const VIEWS = {
+  start: { path: () => "/", ready: (page) => page.getByTestId("conversations").locator("li").first().waitFor() },
+  chat: {
+    path: () => `/p/${project}`,
+    ready: async (page) => {
+      await page.getByTestId("regenerate").waitFor();
+      for (const header of await page.locator(".thinking-header").all()) await header.click();
+    },
+  },
+  graph: {
+    path: () => `/p/${project}`,
+    ready: async (page) => {
+      await page.getByTestId("other-branches").click();
+      await page.getByTestId("graph").waitFor();
+    },
+  },
+  "inspector-list": { path: () => "/inspector", ready: (page) => page.getByTestId("turn").first().waitFor() },
+  "inspector-detail": {
+    path: () => "/inspector",
+    ready: async (page) => {
+      const { turns } = (await server.api("GET", "/admin/turns?limit=100&bodies=false")).json();
+      const grown = turns.find((turn, at) => turn.client_dialect === "conversation" && turns.slice(at + 1).some((other) => other.lineage === turn.lineage));
+      await page.locator(`[data-turn="${grown.id}"]`).click();
+      await page.getByText("cached prefix ends here").waitFor();
+      await page.getByTestId("turn-plan").click();
+      await page.getByTestId("plan-result").waitFor();
+    },
+  },
+  "inspector-backends": { path: () => "/inspector", ready: (page) => page.getByTestId("tab-backends").click() },
+  "inspector-numbers": { path: () => "/inspector", ready: (page) => page.getByTestId("tab-numbers").click() },
+  "inspector-memory": { path: () => "/inspector", ready: (page) => page.getByTestId("tab-memory").click() },
+  "inspector-try": {
+    path: () => "/inspector",
+    ready: async (page) => {
+      await page.getByTestId("tab-tryIt").click();
+      await page.getByTestId("try-send").click();
+      await page.getByTestId("try-events").waitFor();
+    },
+  },
+  unlock: { path: () => "/unlock", ready: (page) => page.getByTestId("user-name").waitFor() },
+};
+
+for (const colorScheme of ["light", "dark"]) {
+  for (const [name, view] of Object.entries(VIEWS)) {
+    test(`${name}_is_accessible_in_${colorScheme}`, async () => {
+      const { page, context, problems } = await openPage(browser, server, { colorScheme, reducedMotion: "reduce" });
+      await page.goto(server.base + view.path());
+      await view.ready(page);
+      await page.waitForFunction(() => document.getAnimations().every((animation) => animation.playState !== "running"));
+      await page.evaluate(AXE);
+      const { violations } = await page.evaluate(() => globalThis.axe.run(document, { runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"] }));
+      const found = violations.map(({ id, nodes }) => `${id}: ${nodes.map((node) => `${node.target} ${node.failureSummary}`).join(" | ")}`);
+      assert.deepEqual(found, []);
+      assert.deepEqual(problems, []);
+      await shot(page, `${name}-${colorScheme}`);
+      await context.close();
+    });
+  }
+}
+
+for (const [name, view] of Object.entries(VIEWS)) {
+  test(`${name}_fits_a_phone`, async () => {
+    const { page, context } = await openPage(browser, server, { viewport: { width: 375, height: 700 }, hasTouch: true, isMobile: true });
+    await page.goto(server.base + view.path());
+    if (name === "start") await page.getByTestId("menu").click();
+    await view.ready(page);
+    const width = await page.evaluate(() => document.documentElement.scrollWidth);
+    assert.ok(width <= 375, `the page is ${width} wide`);
+    await shot(page, `phone-${name}`);
+    await context.close();
+  });
+}
+
+test("chat_is_used_with_the_keyboard_alone", async () => {
+  const { page, context } = await openPage(browser, server);
+  await page.goto(server.base);
+  await page.getByTestId("composer").waitFor();
+  const focusOn = async (testid, limit = 40) => {
+    for (let at = 0; at < limit; at += 1) {
+      await page.keyboard.press("Tab");
+      if ((await page.evaluate(() => document.activeElement?.dataset.testid ?? document.activeElement?.className)).includes(testid)) return;
+    }
+    assert.fail(`Tab does not reach ${testid}`);
+  };
+  await focusOn("composer");
+  await page.keyboard.type("Typed by hand");
+  await page.keyboard.press("Enter");
+  await answered(page);
+  await page.keyboard.press("Control+Home");
+  await page.evaluate(() => document.activeElement?.blur());
+  await focusOn("edit-message");
+  await page.keyboard.press("Enter");
+  await page.keyboard.press("Control+A");
+  await page.keyboard.type("Typed again");
+  await page.keyboard.press("Control+Enter");
+  await page.getByTestId("other-branches").waitFor();
+  await answered(page);
+  await page.evaluate(() => document.querySelector("main").focus());
+  await focusOn("thinking-header");
+  await page.keyboard.press("Enter");
+  await page.locator(".thinking-content").waitFor();
+  await context.close();
+});
+
+/**
+ * Records how long tasks of the page's main thread take, in processor time: on a busy machine, the time that
+ * other programs take in between says nothing about the page.
+ */
+async function recordTasks(page) {
+  const session = await page.context().newCDPSession(page);
+  const events = [];
+  session.on("Tracing.dataCollected", ({ value }) => events.push(...value));
+  await session.send("Tracing.start", { transferMode: "ReportEvents", categories: "toplevel,__metadata" });
+  return {
+    longest: async () => {
+      const complete = new Promise((resolve) => session.once("Tracing.tracingComplete", resolve));
+      await session.send("Tracing.end");
+      await complete;
+      const mains = new Set(events.filter((event) => event.name === "thread_name" && event.args.name === "CrRendererMain").map((event) => `${event.pid} ${event.tid}`));
+      const tasks = events.filter((event) => event.ph === "X" && /RunTask/.test(event.name) && mains.has(`${event.pid} ${event.tid}`));
+      assert.ok(tasks.length > 100, `only ${tasks.length} tasks were recorded`);
+      return Math.max(...tasks.map((task) => task.tdur ?? 0)) / 1000;
+    },
+  };
+}
+
+test("long_thinking_streams_without_long_tasks", async () => {
+  const slow = await startServer({ scenario, tokensPerSecond: 800 });
+  try {
+    const { page, context } = await openPage(browser, slow);
+    await page.goto(slow.base);
+    await page.getByTestId("open-thinking").check();
+    await page.evaluate(() => {
+      globalThis.frames = [];
+      globalThis.shifts = 0;
+      new PerformanceObserver((list) => {
+        for (const entry of list.getEntries()) if (!entry.hadRecentInput) globalThis.shifts += entry.value;
+      }).observe({ type: "layout-shift" });
+    });
+    await page.getByTestId("composer").fill("a very long thought");
+    await page.getByTestId("send").click();
+    await page.locator(".thinking-content").waitFor();
+    await page.evaluate(() => {
+      globalThis.shifts = 0;
+      const step = (time) => {
+        globalThis.frames.push(time);
+        requestAnimationFrame(step);
+      };
+      requestAnimationFrame(step);
+    });
+    const tasks = await recordTasks(page);
+    // Eight seconds of 200 deltas each second.
+    await page.waitForFunction(() => globalThis.frames.at(-1) - globalThis.frames[0] > 8000, null, { timeout: 60_000 });
+    const longest = await tasks.longest();
+    const { frames, shifts, deltas } = await page.evaluate(() => ({
+      shifts: globalThis.shifts,
+      frames: globalThis.frames.length / ((globalThis.frames.at(-1) - globalThis.frames[0]) / 1000),
+      deltas: document.querySelector(".thinking-content").textContent.length,
+    }));
+    console.log(`${frames.toFixed(1)} frames per second, longest task ${longest.toFixed(1)} ms, layout shift ${shifts.toFixed(4)}, ${deltas} characters`);
+    assert.ok(longest < 50, `a task took ${longest} ms`);
+    assert.ok(shifts < 0.02, `layout shift ${shifts}`);
+    await page.getByTestId("stop").click();
+    await context.close();
+  } finally {
+    await slow.close();
+  }
+});
+
+test("stored_thinking_of_100_kb_opens_whole", async () => {
+  const id = await makeConversation(server, ["a very long thought"]);
+  const { page, context } = await openPage(browser, server);
+  await page.goto(`${server.base}/p/${id}`);
+  const header = page.locator(".thinking-header");
+  await header.click();
+  await page.waitForFunction(() => document.querySelector(".thinking-content")?.textContent.includes("Step 899:"));
+  const length = await page.locator(".thinking-content").evaluate((body) => body.textContent.length);
+  assert.ok(length > 80_000, `${length} characters`);
+  await context.close();
+});
+
+test("page_is_served_with_tags_and_a_strict_policy", async () => {
+  const html = { accept: "text/html" };
+  for (const path of ["/", "/p/project_1", "/rooms/1", "/inspector", "/unlock"]) {
+    const reply = await server.api("GET", path, undefined, html);
+    assert.equal(reply.status, 200, path);
+    assert.match(reply.headers.get("content-type"), /text\/html/);
+    const policy = reply.headers.get("content-security-policy");
+    assert.match(policy, /default-src 'none'/);
+    assert.doesNotMatch(policy, /unsafe-inline|https?:/);
+    assert.doesNotMatch(reply.text, /<script>|<style|style=|https?:\/\//);
+    const again = await server.api("GET", path, undefined, { ...html, "if-none-match": reply.headers.get("etag") });
+    assert.equal(again.status, 304, path);
+  }
+  const [, script] = /src="(\/assets\/[^"]+\.js)"/.exec((await server.api("GET", "/", undefined, html)).text);
+  const reply = await server.api("GET", script);
+  assert.match(reply.headers.get("cache-control"), /immutable/);
+  assert.equal(reply.headers.get("content-encoding"), "gzip");
+  assert.match((await server.api("GET", "/")).text, /^Throughline is running/, "clients that probe get text");
+  assert.equal((await server.api("GET", "/assets/none.js", undefined, html)).status, 404);
+});

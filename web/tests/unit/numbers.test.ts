@@ -1,0 +1,40 @@
+import { expect, test } from "vitest";
+
+import { byModel, fits, percentiles, waterfall } from "../../src/lib/turn_numbers";
+
+const turn = (id: string, usage: Record<string, number>, total: number) => ({
+  id,
+  time: 0,
+  backend: "b",
+  model: "m",
+  upstream_model: "",
+  usage,
+  ms: { first_byte: total / 2, total },
+});
+
+test("cache share is the part of all input that the cache read", () => {
+  const [numbers] = byModel([turn("1", { input: 10, cache_read: 60, cache_write: 30, output: 5 }, 10), turn("2", { input: 100 }, 30)]);
+  expect(numbers).toMatchObject({ turns: 2, input: 200, cacheRead: 60, cacheShare: 0.3, output: 5 });
+  expect(numbers?.total).toEqual({ p50: 10, p90: 30, p99: 30 });
+});
+
+test("percentiles use the nearest rank", () => {
+  const values = Array.from({ length: 100 }, (_, at) => 100 - at);
+  expect(percentiles(values)).toEqual({ p50: 50, p90: 90, p99: 99 });
+  expect(percentiles([])).toBeNull();
+});
+
+test("a waterfall has a step for each time that is known", () => {
+  expect(waterfall({ first_byte: 5, first_thinking: null, first_text: 20, total: 50 })).toEqual([
+    { name: "first_byte", from: 0, to: 5 },
+    { name: "first_text", from: 5, to: 20 },
+    { name: "total", from: 20, to: 50 },
+  ]);
+});
+
+test("a filter needs all its words", () => {
+  const record = { id: "turn_1", model: "claude-opus-5", backend: "glm", client_dialect: "anthropic", status: 429 };
+  expect(fits(record, "OPUS 429")).toBe(true);
+  expect(fits(record, "opus gemini")).toBe(false);
+  expect(fits(record, "  ")).toBe(true);
+});
