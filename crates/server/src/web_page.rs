@@ -88,7 +88,8 @@ async fn page(State(app): State<Arc<App>>, request: Request) -> Response {
 }
 
 async fn page_file(uri: Uri, headers: HeaderMap) -> Response {
-    find(uri.path()).map_or_else(|| StatusCode::NOT_FOUND.into_response(), |file| serve(file, &headers))
+    find(uri.path())
+        .map_or_else(|| StatusCode::NOT_FOUND.into_response(), |file| serve(file, &headers))
 }
 
 fn find(path: &str) -> Option<&'static PageFile> {
@@ -139,10 +140,12 @@ fn same_tag(asked: &str, tag: &str) -> bool {
 }
 
 fn accepts_gzip(headers: &HeaderMap) -> bool {
-    let accepted = headers.get_all(header::ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok());
+    let accepted =
+        headers.get_all(header::ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok());
     accepted.flat_map(|value| value.split(',')).any(|coding| {
         let mut parts = coding.split(';').map(str::trim);
-        let is_refused = |weight: &str| weight.replace(' ', "").trim_start_matches("q=").parse() == Ok(0.0);
+        let is_refused =
+            |weight: &str| weight.replace(' ', "").trim_start_matches("q=").parse() == Ok(0.0);
         parts.next().is_some_and(|name| name.eq_ignore_ascii_case("gzip")) && !parts.any(is_refused)
     })
 }
@@ -182,13 +185,19 @@ mod tests {
             ("br", false),
         ] {
             let response = serve(&FILE, &headers(header::ACCEPT_ENCODING, accepted));
-            assert_eq!(response.headers().contains_key(header::CONTENT_ENCODING), expected, "{accepted}");
+            assert_eq!(
+                response.headers().contains_key(header::CONTENT_ENCODING),
+                expected,
+                "{accepted}"
+            );
         }
     }
 
     #[test]
     fn known_tag_gets_304_without_a_body() {
-        for (tags, status) in [("\"17\"", 304), ("W/\"17\"", 304), ("\"1\", \"17\"", 304), ("\"1\"", 200)] {
+        for (tags, status) in
+            [("\"17\"", 304), ("W/\"17\"", 304), ("\"1\", \"17\"", 304), ("\"1\"", 200)]
+        {
             let response = serve(&FILE, &headers(header::IF_NONE_MATCH, tags));
             assert_eq!(response.status(), status, "{tags}");
         }

@@ -347,8 +347,7 @@ impl Turn {
         let texts =
             [&self.id, &self.lineage, &self.path, &self.backend, &self.model, &self.upstream_model];
         let error = self.error.iter().flat_map(|error| [&error.message, &error.logged]);
-        let more =
-            [&self.request_id, &self.traceparent, &self.asked, &self.sent, &self.received];
+        let more = [&self.request_id, &self.traceparent, &self.asked, &self.sent, &self.received];
         let texts = texts.into_iter().chain(more.into_iter().flatten()).chain(error);
         let mut last = std::ptr::null();
         let origins: usize = self
