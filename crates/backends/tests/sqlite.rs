@@ -1,5 +1,7 @@
 //! Runs the suite of every store on SQLite files.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::path::Path;
 
 use sqlx::migrate::Migrator;

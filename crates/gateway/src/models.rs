@@ -156,9 +156,11 @@ impl Gateway {
         name: Option<&str>,
     ) -> Result<Vec<Arc<Backend>>, Fault> {
         let pin = incoming.pin.as_deref();
-        let chosen = settings.routes.choose(settings, pin, name, &self.active())?;
-        if pin.is_some() || name.is_some() && !chosen.follows_active_backend {
-            return Ok(chosen.chain.into_iter().take(1).collect());
+        if pin.is_some() || name.is_some() {
+            let chosen = settings.routes.choose(settings, pin, name, &self.active())?;
+            if pin.is_some() || !chosen.follows_active_backend {
+                return Ok(chosen.chain.into_iter().take(1).collect());
+            }
         }
         // A caller's key must not reach a backend that its requests cannot reach.
         let mut all = settings.backends.clone();

@@ -36,8 +36,10 @@ pub struct Rule {
 /// The chosen backends of a request.
 #[derive(Clone, Debug)]
 pub struct Chosen {
-    /// The backends to try. The chosen one is first.
+    /// The backends to try, in order. Those without a key are not among them.
     pub chain: Vec<Arc<Backend>>,
+    /// The backend that comes first by the rules. It may be off.
+    pub first: Arc<Backend>,
     /// Whether the active backend was chosen. Only then is a change of backend a switch.
     pub follows_active_backend: bool,
 }
@@ -70,14 +72,14 @@ impl Routes {
             })
         };
         let first = find(name)?;
-        first.check_on()?;
-        let mut chain = vec![first];
+        let mut chain = vec![first.clone()];
         for next in fallback.iter().filter(|next| *next != name) {
-            let next = find(next)?;
-            if next.off().is_none() {
-                chain.push(next);
-            }
+            chain.push(find(next)?);
         }
-        Ok(Chosen { chain, follows_active_backend })
+        chain.retain(|backend| backend.off().is_none());
+        if chain.is_empty() {
+            first.check_on()?;
+        }
+        Ok(Chosen { chain, first, follows_active_backend })
     }
 }

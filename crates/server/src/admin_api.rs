@@ -47,7 +47,7 @@ pub async fn backends(State(app): AppState) -> Response {
                 "variant": backend.profile.name,
                 "base_url": backend.base_url,
                 "domain": backend.domain,
-                "healthy": gateway.healthy(&backend.name),
+                "healthy": backend.off().is_none() && gateway.healthy(&backend.name),
                 "models": models,
                 "default_model": backend.default_model,
             });

@@ -99,19 +99,28 @@ impl Attempt<'_> {
     /// Records the plan that is about to be sent.
     pub(crate) fn record_plan(&self, plan: &dyn Plan) {
         let Decision { lane, dialect, model, losses, session, .. } = plan.decision();
+        self.record_backend();
         let mut turn = self.turn.lock();
-        turn.lineage = self.request.lineage.id.text();
         turn.session = *session;
-        turn.backend.clone_from(&self.backend.name);
         turn.fallback = None;
         turn.upstream_dialect = dialect.name();
         turn.lane = *lane;
-        turn.stream = self.request.stream;
         turn.upstream_model.clone_from(model);
         turn.model = self.request.model.clone().unwrap_or_else(|| model.clone());
         turn.record_blocks(plan.blocks());
         turn.losses.clone_from(losses);
         self.log_body(&mut turn, plan.body());
+    }
+
+    /// Records the backend and the model, which are also known if no plan can be made.
+    pub(crate) fn record_backend(&self) {
+        let mut turn = self.turn.lock();
+        turn.lineage = self.request.lineage.id.text();
+        turn.backend.clone_from(&self.backend.name);
+        turn.upstream_dialect = self.backend.dialect.name();
+        turn.stream = self.request.stream;
+        turn.upstream_model = self.backend.model_for(self.request.model.as_deref()).to_owned();
+        turn.model = self.request.model.clone().unwrap_or_else(|| turn.upstream_model.clone());
     }
 
     /// The gateway's own headers on the reply.

@@ -117,11 +117,14 @@ impl Gateway {
         let (pin, model) = (request.pin.as_deref(), request.model.as_deref());
         let chosen = settings.routes.choose(settings, pin, model, &self.active())?;
         let new_attempt = |backend| {
-            let is_fallback = !Arc::ptr_eq(backend, &chosen.chain[0]);
+            let is_fallback = !Arc::ptr_eq(backend, &chosen.first);
             let follows_active_backend = chosen.follows_active_backend && !is_fallback;
             let request = &request;
             Attempt { settings, request, backend, turn, follows_active_backend, is_fallback }
         };
+        if let Some(reason) = chosen.first.off() {
+            new_attempt(&chosen.first).record_passed_over(format!("off: {reason}"), false);
+        }
         let attempts = allowed_fallbacks(&chosen.chain).into_iter().map(new_attempt).collect();
         let (ready, cooling) = self.without_cooling(attempts);
         let mut permit = Some(permit);
@@ -196,7 +199,10 @@ impl Gateway {
                 attempt.record_passed_over(format!("cannot take the request: {cause}"), false);
                 return Ok(Tried::Unplanned(fault));
             }
-            Err(fault) => return Err(fault),
+            Err(fault) => {
+                attempt.record_backend();
+                return Err(fault);
+            }
         };
         attempt.take_back();
         if let Some(reply) = plan.reply_without_backend(self, attempt) {

@@ -164,13 +164,16 @@ async fn backend_without_its_key_is_off_and_the_others_work() {
     let config = [
         backend("a", &a.url, ""),
         backend("b", &a.url, missing),
-        "[route]\nfallback = [\"b\"]\nrules = [{ model = \"b-*\", backend = \"b\" }]\n".to_owned(),
+        "[route]\nfallback = [\"b\"]\nrules = [{ model = \"b-*\", backend = \"b\" }, \
+            { model = \"either-*\", backend = \"b\", fallback = [\"a\"] }]\n"
+            .to_owned(),
     ];
     let gateway = Gateway::start(BINARY, &config.concat()).await;
     let client = &gateway.client;
     let backends = client.get("/admin/backends").await.expect_ok().json();
     assert_eq!(backends["backends"][0].get("off"), None);
     assert_eq!(backends["backends"][1]["off"], "set NO_SUCH_KEY");
+    assert_eq!(backends["backends"][1]["healthy"], false);
     client.post("/v1/messages", &[], &message_request("Hello.", false)).await.expect_ok();
     client.get("/readyz").await.expect_ok();
 
@@ -185,6 +188,13 @@ async fn backend_without_its_key_is_off_and_the_others_work() {
         assert!(message.contains("`b` is off") && message.contains("set NO_SUCH_KEY"), "{message}");
     }
     assert_eq!(client.get("/admin/backends").await.json()["active"], "a");
+    // Its fallback answers for it, and the reports say so.
+    let mut either = message_request("Hello.", false);
+    either["model"] = "either-1".into();
+    let answer = client.post("/v1/messages", &[], &either).await.expect_ok();
+    assert_eq!(answer.header("x-throughline-fallback"), "a");
+    let turn = gateway.turn_of(&answer).await;
+    assert_eq!(turn["passed_over"][0]["reason"], "off: set NO_SUCH_KEY");
     // The list of models does not ask it.
     client.send(Method::GET, "/v1/models", &[], "").await.expect_ok();
 }
