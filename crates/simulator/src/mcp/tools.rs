@@ -9,8 +9,10 @@ use super::{RpcError, Shared};
 /// A red pixel.
 const PICTURE: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmMIQAAAABJRU5ErkJggg==";
 
-/// The tools, with their arguments: name, type, description.
-const TOOLS: &[(&str, &str, &[(&str, &str)])] = &[
+/// A tool: its name, what it does, and the names and types of its arguments.
+type Tool = (&'static str, &'static str, &'static [(&'static str, &'static str)]);
+
+const TOOLS: &[Tool] = &[
     ("add", "Adds two numbers.", &[("a", "number"), ("b", "number")]),
     ("echo", "Returns its text.", &[("text", "string")]),
     ("wait", "Never returns.", &[]),
@@ -33,7 +35,7 @@ pub(super) enum Called {
 
 /// One page of the list.
 pub(super) fn list(shared: &Shared, cursor: Option<&str>) -> Result<Value, RpcError> {
-    let grown: &[(&str, &str, &[(&str, &str)])] = &[("grown", "Was added later.", &[])];
+    let grown: &[Tool] = &[("grown", "Was added later.", &[])];
     let has_grown = shared.has_grown.load(Ordering::SeqCst);
     let all = TOOLS.iter().chain(grown.iter().filter(|_| has_grown));
     let first: usize = match cursor {
@@ -52,7 +54,7 @@ pub(super) fn list(shared: &Shared, cursor: Option<&str>) -> Result<Value, RpcEr
     Ok(result)
 }
 
-fn describe((name, about, arguments): &(&str, &str, &[(&str, &str)])) -> Value {
+fn describe((name, about, arguments): &Tool) -> Value {
     let mut properties = json!({});
     for (argument, kind) in *arguments {
         properties[*argument] = json!({"type": kind});
@@ -63,6 +65,10 @@ fn describe((name, about, arguments): &(&str, &str, &[(&str, &str)])) -> Value {
 }
 
 /// Runs a tool. `stateless` tools may ask a person.
+#[allow(
+    clippy::disallowed_methods,
+    reason = "a tool that ends its server must do so without warning"
+)]
 pub(super) async fn call(
     shared: &Shared,
     params: &Value,
