@@ -204,12 +204,12 @@ impl Assembly<'_> {
                 let rest = blocks.split_off(finished_rounds(&blocks));
                 thinking.retain(|(at, _)| *at >= blocks.len());
                 let form = if blocks.is_empty() { Form::Text } else { Form::Raw };
-                let mut messages = self.native(role, blocks, origin.as_ref(), native);
+                let mut messages = self.native(role, blocks, origin.as_ref(), native.as_ref());
                 messages.push(Message::new(role, texts(rest)));
                 (form, Why::Interrupted, Some(Reason::Cut), messages)
             }
             (true, true) => {
-                let messages = self.native(role, blocks, origin.as_ref(), native);
+                let messages = self.native(role, blocks, origin.as_ref(), native.as_ref());
                 (Form::Raw, Why::SameModel, None, messages)
             }
         };
@@ -230,7 +230,7 @@ impl Assembly<'_> {
         role: Role,
         blocks: Vec<Block>,
         origin: Option<&Origin>,
-        native: Option<NativeTurn>,
+        native: Option<&NativeTurn>,
     ) -> Vec<Message> {
         if role != Role::Assistant {
             return vec![Message::new(role, blocks)];
@@ -244,7 +244,7 @@ impl Assembly<'_> {
                 messages.push(Message::new(Role::User, round.to_vec()));
                 continue;
             }
-            let native = native.as_ref().map(|native| native_round(native, first, end));
+            let native = native.map(|native| native_round(native, first, end));
             messages.push(self.native_message(round.to_vec(), origin, native));
         }
         messages

@@ -17,6 +17,8 @@ use crate::store::{Reference, Run, Store};
 /// How long a decision is kept for the instance that runs the loop, in milliseconds.
 const RETENTION: u64 = 60 * 60 * 1_000;
 
+/// How many decisions of a run may wait to be taken.
+const MAX_DECISIONS: usize = 1_024;
 /// Decisions are sealed as parts of the log, which begins with 1.
 const FIELD: Field = Field::Log(0);
 
@@ -39,7 +41,7 @@ pub struct Approvals {
 #[derive(Debug)]
 struct RunApprovals {
     waiting: Vec<String>,
-    decisions: mpsc::UnboundedSender<(String, Decision)>,
+    decisions: mpsc::Sender<(String, Decision)>,
 }
 
 /// The result of a decision.
@@ -58,13 +60,13 @@ pub enum Delivered {
 pub(crate) struct Decisions {
     approvals: Arc<Approvals>,
     run: String,
-    received: mpsc::UnboundedReceiver<(String, Decision)>,
+    received: mpsc::Receiver<(String, Decision)>,
 }
 
 impl Approvals {
     /// Registers a run.
     pub(crate) fn register(self: &Arc<Self>, run: &str) -> Decisions {
-        let (decisions, received) = mpsc::unbounded_channel();
+        let (decisions, received) = mpsc::channel(MAX_DECISIONS);
         let approvals = RunApprovals { waiting: Vec::new(), decisions };
         self.runs.lock().insert(run.to_owned(), approvals);
         Decisions { approvals: self.clone(), run: run.to_owned(), received }
@@ -79,12 +81,13 @@ impl Approvals {
         let Some(at) = approvals.waiting.iter().position(|waiting| waiting == call) else {
             return Delivered::NotWaiting;
         };
+        // The loop takes decisions at once, so a full queue is one that nothing reads any more.
+        if approvals.decisions.try_send((call.to_owned(), decision)).is_err() {
+            return Delivered::NotWaiting;
+        }
         // The first decision counts.
         approvals.waiting.remove(at);
-        match approvals.decisions.send((call.to_owned(), decision)) {
-            Ok(()) => Delivered::Yes,
-            Err(_) => Delivered::NotWaiting,
-        }
+        Delivered::Yes
     }
 
     /// The calls of a run of this process that wait.
