@@ -241,7 +241,7 @@ export const en = {
     losses: "Not carried",
     noLosses: "Nothing was lost.",
     waterfall: "Times",
-    steps: { first_byte: "Reply begins", first_thinking: "First thinking", first_text: "First text", total: "End" } as Record<string, string>,
+    steps: { request: "Waiting for the reply", first_byte: "Before the first block", first_thinking: "Thinking", first_text: "Answer" } as Record<string, string>,
     usage: "Tokens",
     kinds: {
       input: "Input", output: "Output", thinking: "Thinking", cache_read: "Read from cache", cache_write: "Written to cache", cache_write_1h: "Written for 1 hour",

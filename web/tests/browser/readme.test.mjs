@@ -11,7 +11,7 @@ const ANSWER =
   "Mostly to keep warm.\\n\\n1. **Heat.** A leg in cold water loses much of it. Tucking one leg into the feathers halves the loss.\\n2. **Rest.** The joint locks when the body is above the foot, so standing on one leg takes almost no muscle.\\n3. **Cover.** One leg looks more like a reed than two. This one is a guess.";
 const scenario = `
 [[step]]
-when = { contains = "title of at most six words" }
+when = { contains = "on one leg", nth = 2 }
 say = [{ text = "Herons on one leg" }]
 
 [[step]]
@@ -30,7 +30,7 @@ after(async () => {
   await server?.close();
 });
 
-const SIZE = { viewport: { width: 1000, height: 700 }, colorScheme: "light" };
+const SIZE = { viewport: { width: 1200, height: 840 }, colorScheme: "light" };
 
 test("readme_shows_the_chat", async () => {
   const { page, context } = await openPage(browser, server, SIZE);
@@ -47,16 +47,16 @@ test("readme_shows_the_chat", async () => {
 });
 
 test("readme_shows_the_inspector", async () => {
-  const ask = async (messages, backend) => {
-    const body = { model: "claude-opus-5", max_tokens: 4000, thinking: { type: "adaptive", display: "summarized" }, messages };
+  const ask = async (messages, backend, stream = false) => {
+    const body = { stream, model: "claude-opus-5", max_tokens: 4000, thinking: { type: "adaptive", display: "summarized" }, messages };
     const headers = { "anthropic-version": "2023-06-01", ...(backend ? { "x-throughline-backend": backend } : {}) };
     const reply = await server.api("POST", "/v1/messages", body, headers);
     assert.equal(reply.status, 200, reply.text);
-    return [...messages, { role: "assistant", content: reply.json().content }];
+    return stream ? messages : [...messages, { role: "assistant", content: reply.json().content }];
   };
   let messages = await ask([{ role: "user", content: "Why one leg?" }]);
   messages = await ask([...messages, { role: "user", content: "And two?" }]);
-  await ask([...messages, { role: "user", content: "And none?" }], "other");
+  await ask([...messages, { role: "user", content: "And none?" }], "other", true);
   const { page, context } = await openPage(browser, server, SIZE);
   await page.goto(`${server.base}/inspector`);
   await page.getByTestId("turn").first().click();
