@@ -49,10 +49,10 @@ fn check_against(requirements: &[Requirement], files: &[File]) -> Vec<Finding> {
         if !is_rust && !is_page_test(&file.path) {
             continue;
         }
-        let mark = if is_rust { COVERS } else { PAGE_COVERS };
+        let prefix = if is_rust { COVERS } else { PAGE_COVERS };
         let lines: Vec<&str> = file.text.lines().collect();
         for (index, line) in lines.iter().enumerate() {
-            if !line.trim_start().starts_with(mark) {
+            if !line.trim_start().starts_with(prefix) {
                 continue;
             }
             let belongs = match is_rust {

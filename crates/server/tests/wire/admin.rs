@@ -299,7 +299,7 @@ async fn one_turn_is_read_with_its_bodies() {
     let id = answer.header("x-throughline-turn").to_owned();
     let turn = gateway.client.get(&format!("/admin/turns/{id}")).await.expect_ok().json();
     assert_eq!(turn["id"], id);
-    assert_eq!(turn["asked"], body.to_string());
+    assert_eq!(turn["client_body"], body.to_string());
     assert!(turn["sent"].as_str().unwrap().contains("Whispered."));
     let listed = gateway.client.get("/admin/turns?bodies=false").await.expect_ok();
     assert!(listed.text().contains(&id));
