@@ -4,7 +4,7 @@ import * as api from "../api/projects";
 import { Problem, Unreachable } from "../api/http";
 import { Tree, freeName, turnTo } from "../lib/conversation";
 import { FinalError, follow, type RunLine } from "../lib/follow";
-import { addLine, newTurn, type Turn } from "../lib/parts";
+import { addLine, newTurn, partsOf, type Turn } from "../lib/parts";
 import { strings } from "../strings";
 import { account, openNode, openTitle } from "./account.svelte";
 import { storeConversation, storedConversation } from "./offline";
@@ -412,8 +412,9 @@ export class Conversation {
       await this.start("regenerate", this.branch, parent, null, { nodeId: node, branch: this.branch, expectedHead: node });
       return;
     }
+    // Elsewhere the same words are said again, on a new branch from the same place.
     const question = parent ? this.nodes.get(parent) : undefined;
-    if (question?.role === "user") await this.edit(question.id, { text: question.content ?? "", images: [], thinking: "default" });
+    if (question?.role === "user") await this.edit(question.id, { text: question.content ?? "", images: imagesOf(question), thinking: "default" });
   }
 
   private async start(kind: api.TurnKind, branch: string, parent: string | null, draft: Draft | null, body: Record<string, unknown>): Promise<void> {
@@ -563,6 +564,12 @@ class FramePainter {
 export function messageOf(error: unknown): string {
   if (error instanceof Unreachable) return strings.error.network;
   return error instanceof Error ? error.message : String(error);
+}
+
+function imagesOf(node: api.Node): Draft["images"] {
+  return partsOf(node.contentBlocks ?? []).flatMap((part) =>
+    part.kind === "media" && part.url?.startsWith("data:image/") ? [{ name: part.name ?? "", url: part.url }] : [],
+  );
 }
 
 function messageOfDraft(draft: Draft): unknown {

@@ -45,6 +45,8 @@ export const en = {
     empty: "The model answered with nothing.",
     truncated: "The answer reached its length limit.",
     waiting: "Waiting for the model",
+    answering: "The model is answering.",
+    complete: "The answer is complete.",
     merged: "Merged from another branch",
     tool: "Tool call",
     arguments: "Arguments",
@@ -202,6 +204,7 @@ export const en = {
     none: "No turns yet. Send a request through the gateway and it appears here.",
     noneFit: "No turn fits the filter.",
     running: "running",
+    tokensShort: (number: number) => `${number.toLocaleString("en")} t`,
     ends: {
       completed: "completed",
       cut: "the provider stopped early",
