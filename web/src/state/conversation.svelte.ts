@@ -398,8 +398,8 @@ export class Conversation {
       nodeId: node,
       branch,
       message: messageOfDraft(draft),
-      llmProvider: lock?.provider,
-      llmModel: lock?.model,
+      llmProvider: draft.provider ?? lock?.provider,
+      llmModel: draft.model ?? lock?.model,
       ...thinkingOf(draft.thinking),
     });
     this.updateAddress();

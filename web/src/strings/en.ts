@@ -33,8 +33,6 @@ export const en = {
     copyCode: "Copy code",
     edit: "Edit",
     editTitle: "Edit on a new branch",
-    saveEdit: "Send on a new branch",
-    cancel: "Cancel",
     regenerate: "Answer again",
     previous: "Previous version",
     next: "Next version",
@@ -73,6 +71,8 @@ export const en = {
     effort: (word: string) => `Thinking: ${word}`,
     noImages: "This model does not read images.",
     tooLarge: (name: string) => `${name} is larger than 10 MB.`,
+    editing: "You edit a message. It is sent on a new branch; the old one stays.",
+    cancelEdit: "Cancel",
     continueElsewhere: "No branch ends here. Your message starts a new one.",
   },
   list: {

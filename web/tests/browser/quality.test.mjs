@@ -125,7 +125,7 @@ test("chat_is_used_with_the_keyboard_alone", async () => {
   await page.keyboard.press("Enter");
   await page.keyboard.press("Control+A");
   await page.keyboard.type("Typed again");
-  await page.keyboard.press("Control+Enter");
+  await page.keyboard.press("Enter");
   await page.getByTestId("other-branches").waitFor();
   await answered(page);
   await page.evaluate(() => document.querySelector("main").focus());
