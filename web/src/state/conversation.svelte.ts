@@ -478,7 +478,7 @@ export class Conversation {
     const parent = node ? this.tree.nodes.get(node)?.parent : null;
     if (parent && live.words) this.keys.set(parent, `${live.key} words`);
     // A turn that stored nothing still has to say why.
-    if (live.turn.error && !node) this.error = live.turn.error.message;
+    if (!node) this.error = live.turn.error?.message ?? strings.message.empty;
     this.following = null;
     this.live = null;
     tabs.send({ kind: "project", id: this.id as string });
