@@ -13,7 +13,10 @@ async fn page_is_served_to_browsers_and_text_to_others() {
         let page = gateway.client.send(Method::GET, path, &[BROWSER], "").await.expect_ok();
         assert!(page.header("content-type").starts_with("text/html"), "{path}");
         let policy = page.header("content-security-policy");
-        assert!(policy.contains("default-src 'none'") && !policy.contains("unsafe-inline"), "{path}");
+        assert!(
+            policy.contains("default-src 'none'") && !policy.contains("unsafe-inline"),
+            "{path}"
+        );
         assert!(page.text().contains("<title>Throughline</title>"), "{path}");
     }
     let text = gateway.client.get("/").await.expect_ok().text();
