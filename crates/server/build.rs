@@ -40,7 +40,7 @@ fn main() {
         Err(None)
     };
     let files = match built {
-        Ok(()) => files_under(&page, &page),
+        Ok(()) => files_under(&page),
         Err(reason) => {
             if let Some(reason) = reason {
                 println!("cargo::warning=the web page is not part of this build: {reason}");
@@ -97,7 +97,7 @@ fn run(web: &Path, arguments: &[&str]) -> Result<(), Option<String>> {
 }
 
 /// All files of a folder, in order. Hidden ones describe the build and are not served.
-fn files_under(folder: &Path, root: &Path) -> Vec<PathBuf> {
+fn files_under(folder: &Path) -> Vec<PathBuf> {
     let Ok(entries) = fs::read_dir(folder) else {
         return Vec::new();
     };
@@ -108,7 +108,7 @@ fn files_under(folder: &Path, root: &Path) -> Vec<PathBuf> {
             continue;
         }
         if path.is_dir() {
-            files.extend(files_under(&path, root));
+            files.extend(files_under(&path));
         } else if path.extension().is_none_or(|extension| extension != "gz") {
             files.push(path);
         }

@@ -21,6 +21,7 @@ mod ports;
 mod real_model;
 mod release;
 mod tidy;
+mod web;
 mod workspace;
 
 use std::process::ExitCode;

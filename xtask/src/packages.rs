@@ -116,6 +116,23 @@ pub(crate) fn node(name: &str, source: &Path) -> Result<PathBuf, Missing> {
     Ok(folder)
 }
 
+/// Installs the packages of `folder/package-lock.json` in that folder itself. The build of the server does the
+/// same, and leaves the same copy of the lockfile.
+pub(crate) fn node_in_place(folder: &Path) -> Result<(), Missing> {
+    let pins = read(&folder.join("package-lock.json"))?;
+    let installed = folder.join("node_modules/.installed.json");
+    if std::fs::read_to_string(&installed).is_ok_and(|text| text == pins) {
+        return Ok(());
+    }
+    println!("installing Node packages into {} (first time only)", folder.display());
+    require("npm", "install Node 20.19 or newer with npm")?;
+    let mut packages = Command::new("npm");
+    packages.args(["ci", "--no-audit", "--no-fund", "--fetch-retries", "2", "--loglevel", "error"]);
+    install(packages.current_dir(folder))?;
+    std::fs::write(&installed, pins)
+        .map_err(|error| format!("cannot write `{}`: {error}", installed.display()).into())
+}
+
 /// Copies the scripts for Node of one folder to another, which has no others afterwards.
 pub(crate) fn copy_scripts(source: &Path, folder: &Path) -> Result<(), Failure> {
     // A script that was removed from the source must not run again.

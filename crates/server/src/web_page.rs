@@ -134,9 +134,9 @@ fn serve(file: &PageFile, headers: &HeaderMap) -> Response {
 }
 
 /// Compares tags as caches do: a proxy that compresses may have made the tag weak.
-fn same_tag(asked: &str, tag: &str) -> bool {
-    let asked = asked.trim();
-    asked == "*" || asked.strip_prefix("W/").unwrap_or(asked) == tag
+fn same_tag(candidate: &str, tag: &str) -> bool {
+    let candidate = candidate.trim();
+    candidate == "*" || candidate.strip_prefix("W/").unwrap_or(candidate) == tag
 }
 
 fn accepts_gzip(headers: &HeaderMap) -> bool {

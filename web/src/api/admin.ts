@@ -50,7 +50,7 @@ export interface TurnRecord {
   request_id?: string;
   error?: string;
   /** The client's body, the body sent to the backend, and the reply; only if the server keeps them. */
-  asked?: string;
+  client_body?: string;
   sent?: string;
   received?: string;
 }

@@ -1,6 +1,8 @@
 // What changed between two requests of one conversation, in the order in which a provider reads them: tools, system
 // text, messages, then settings. The first change is where the provider's cache ends.
 
+import { maskMember } from "./mask";
+
 export type Change = "same" | "added" | "removed" | "changed";
 
 export interface DiffRow {
@@ -224,16 +226,6 @@ function fingerprint(value: Json): string {
 
 /** A value for reading. Signatures and encrypted data are never shown. */
 function shown(value: Json): string {
-  const text =
-    typeof value === "string"
-      ? value
-      : JSON.stringify(
-          value,
-          (name, member) =>
-            /^(signature|data|encrypted_content|thoughtSignature|thought_signature)$/.test(name) && typeof member === "string"
-              ? `(${member.length} characters)`
-              : (member as unknown),
-          2,
-        );
+  const text = typeof value === "string" ? value : JSON.stringify(value, maskMember, 2);
   return text.length > SHOWN ? `${text.slice(0, SHOWN)}\u2026` : text;
 }

@@ -83,7 +83,12 @@ export function waterfall(ms: { first_byte: number | null; first_thinking: numbe
   const names = ["first_byte", "first_thinking", "first_text", "total"] as const;
   const marks = names.flatMap((name) => (ms[name] === null || ms[name] === undefined ? [] : [{ name, at: ms[name] as number }]));
   marks.sort((one, other) => one.at - other.at);
-  return marks.map((mark, index) => ({ name: mark.name, from: index === 0 ? 0 : (marks[index - 1]?.at ?? 0), to: mark.at }));
+  // A step is named after what begins it, and ends with the next mark.
+  const steps = marks.map((mark, index): Step => {
+    const before = marks[index - 1];
+    return { name: before?.name ?? "request", from: before?.at ?? 0, to: mark.at };
+  });
+  return steps.filter((step) => step.name !== "first_byte" || step.to > step.from);
 }
 
 /** Whether a turn fits all words of a filter. */

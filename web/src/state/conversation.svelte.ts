@@ -4,7 +4,7 @@ import * as api from "../api/projects";
 import { Problem, Unreachable } from "../api/http";
 import { Tree, freeName, turnTo } from "../lib/conversation";
 import { FinalError, follow, type RunLine } from "../lib/follow";
-import { addLine, newTurn, type Turn } from "../lib/parts";
+import { addLine, newTurn, partsOf, type Turn } from "../lib/parts";
 import { strings } from "../strings";
 import { account, openNode, openTitle } from "./account.svelte";
 import { storeConversation, storedConversation } from "./offline";
@@ -398,8 +398,8 @@ export class Conversation {
       nodeId: node,
       branch,
       message: messageOfDraft(draft),
-      llmProvider: lock?.provider,
-      llmModel: lock?.model,
+      llmProvider: draft.provider ?? lock?.provider,
+      llmModel: draft.model ?? lock?.model,
       ...thinkingOf(draft.thinking),
     });
     this.updateAddress();
@@ -412,8 +412,9 @@ export class Conversation {
       await this.start("regenerate", this.branch, parent, null, { nodeId: node, branch: this.branch, expectedHead: node });
       return;
     }
+    // Elsewhere the same words are said again, on a new branch from the same place.
     const question = parent ? this.nodes.get(parent) : undefined;
-    if (question?.role === "user") await this.edit(question.id, { text: question.content ?? "", images: [], thinking: "default" });
+    if (question?.role === "user") await this.edit(question.id, { text: question.content ?? "", images: imagesOf(question), thinking: "default" });
   }
 
   private async start(kind: api.TurnKind, branch: string, parent: string | null, draft: Draft | null, body: Record<string, unknown>): Promise<void> {
@@ -477,7 +478,7 @@ export class Conversation {
     const parent = node ? this.tree.nodes.get(node)?.parent : null;
     if (parent && live.words) this.keys.set(parent, `${live.key} words`);
     // A turn that stored nothing still has to say why.
-    if (live.turn.error && !node) this.error = live.turn.error.message;
+    if (!node) this.error = live.turn.error?.message ?? strings.message.empty;
     this.following = null;
     this.live = null;
     tabs.send({ kind: "project", id: this.id as string });
@@ -563,6 +564,12 @@ class FramePainter {
 export function messageOf(error: unknown): string {
   if (error instanceof Unreachable) return strings.error.network;
   return error instanceof Error ? error.message : String(error);
+}
+
+function imagesOf(node: api.Node): Draft["images"] {
+  return partsOf(node.contentBlocks ?? []).flatMap((part) =>
+    part.kind === "media" && part.url?.startsWith("data:image/") ? [{ name: part.name ?? "", url: part.url }] : [],
+  );
 }
 
 function messageOfDraft(draft: Draft): unknown {

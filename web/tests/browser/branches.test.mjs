@@ -38,8 +38,9 @@ test("edit_makes_a_branch_and_nothing_is_deleted", async () => {
   const id = await makeConversation(server, ["First question", "Second question"]);
   const { page, context } = await open(`/p/${id}`);
   await page.getByTestId("edit-message").nth(1).click();
-  await page.getByTestId("edit-text").fill("Another second question");
-  await page.getByTestId("save-edit").click();
+  assert.equal(await page.getByTestId("composer").inputValue(), "Second question");
+  await page.getByTestId("composer").fill("Another second question");
+  await page.getByTestId("send").click();
   await page.getByTestId("sibling-previous").first().waitFor();
   await answered(page);
   assert.deepEqual(await texts(page, "user"), ["First question", "Another second question"]);
@@ -79,7 +80,7 @@ test("new_branch_has_its_own_model", async () => {
   await page.getByTestId("branch-name").fill("With Gemini");
   await page.getByTestId("model-choice").selectOption("gemini/gemini-3-pro");
   await shot(page, "new-branch");
-  await page.getByTestId("create-branch").click();
+  await page.getByTestId("submit").click();
   await page.getByText("gemini / gemini-3-pro").waitFor();
   await say(page, "And now?");
   const nodes = (await server.api("GET", `/api/projects/${id}/nodes?branch=with-gemini`)).json().nodes;
@@ -98,7 +99,7 @@ test("another_model_becomes_an_offer_to_branch", async () => {
   await offer.waitFor();
   assert.match(await offer.textContent(), /locked to claude \/ claude-opus-5/);
   await shot(page, "branch-offer");
-  await page.getByTestId("branch-offer-accept").click();
+  await offer.click();
   await page.getByText("openai / gpt-5.2").waitFor();
   await answered(page);
   assert.deepEqual(await texts(page, "user"), ["A question", "Ask the other one"]);

@@ -215,6 +215,12 @@ test("image_attachment_reaches_the_model_and_is_shown_again", async () => {
   assert.ok(text.includes("iVBORw0KGgoAAAANSUhEUgAAAAEAAAAB"), "the provider got the image");
   await page.reload();
   await page.locator('[data-role="user"] img.image').waitFor();
+  await page.getByTestId("edit-message").click();
+  await page.getByTestId("composer").fill("And now?");
+  await page.getByTestId("send").click();
+  await page.getByTestId("other-branches").waitFor();
+  await answered(page);
+  assert.equal(await page.locator('[data-role="user"] img.image').count(), 1, "an edit keeps the image");
   await context.close();
 });
 

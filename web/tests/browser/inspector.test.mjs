@@ -65,7 +65,7 @@ test("turn_shows_the_fate_of_each_block_with_its_reason", async () => {
   assert.match(await blocks.textContent(), /Left out: another provider made it, and this one would refuse its signature/);
   assert.match(await blocks.textContent(), /messages\.1\.content\.0/);
   assert.match(await page.getByTestId("turn-way").textContent(), /anthropic.*→.*anthropic.*passed through/s);
-  assert.match(await page.getByTestId("waterfall").textContent(), /Reply begins.*End/s);
+  assert.match(await page.getByTestId("waterfall").textContent(), /Waiting for the reply.*Answer/s);
   assert.ok(!(await page.content()).includes(signed), "a signature is in the document");
   await page.getByText("cached prefix ends here").waitFor();
   await shot(page, "inspector-turn");

@@ -1,6 +1,7 @@
 // What holds for every view: accessibility in both themes, phones, the keyboard alone, speed, headers.
 
 import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
 import { readFile } from "node:fs/promises";
 import { createRequire } from "node:module";
 import { after, before, test } from "node:test";
@@ -124,7 +125,7 @@ test("chat_is_used_with_the_keyboard_alone", async () => {
   await page.keyboard.press("Enter");
   await page.keyboard.press("Control+A");
   await page.keyboard.type("Typed again");
-  await page.keyboard.press("Control+Enter");
+  await page.keyboard.press("Enter");
   await page.getByTestId("other-branches").waitFor();
   await answered(page);
   await page.evaluate(() => document.querySelector("main").focus());
@@ -209,6 +210,13 @@ test("stored_thinking_of_100_kb_opens_whole", async () => {
   const length = await page.locator(".thinking-content").evaluate((body) => body.textContent.length);
   assert.ok(length > 80_000, `${length} characters`);
   await context.close();
+});
+
+test("api_types_are_current", async () => {
+  const script = new URL("../../scripts/types.mjs", import.meta.url).pathname;
+  const child = spawn(process.execPath, [script, "--check", `${server.base}/api/openapi.json`], { stdio: "inherit" });
+  const code = await new Promise((resolve) => child.once("exit", resolve));
+  assert.equal(code, 0, "run `npm run types`");
 });
 
 test("page_is_served_with_tags_and_a_strict_policy", async () => {

@@ -1,6 +1,7 @@
 import { expect, test } from "vitest";
 
 import { diffRequests } from "../../src/lib/diff";
+import { maskText } from "../../src/lib/mask";
 
 const mark = { cache_control: { type: "ephemeral" } };
 const say = (text: string, more = {}) => ({ role: "user", content: [{ type: "text", text, ...more }] });
@@ -67,6 +68,11 @@ test("signatures are not shown", () => {
   const diff = diffRequests(request([say("a"), answer("b", "SECRET-ONE")]), request([say("a"), answer("b", "SECRET-TWO")]));
   expect(diff.counts.changed).toBe(1);
   expect(JSON.stringify(diff)).not.toContain("SECRET");
+});
+
+test("signatures in bodies and streams are masked, other text is not", () => {
+  const text = 'data: {"signature":"c2lnbmF0dXJlLXRoYXQtaXMtbG9uZw==","text":"a \\"signature\\": stays"}';
+  expect(maskText(text)).toBe('data: {"signature":"(32 characters)","text":"a \\"signature\\": stays"}');
 });
 
 test("bodies of 2 MB are compared in less than 50 ms", () => {

@@ -26,9 +26,14 @@ test("percentiles use the nearest rank", () => {
 
 test("a waterfall has a step for each time that is known", () => {
   expect(waterfall({ first_byte: 5, first_thinking: null, first_text: 20, total: 50 })).toEqual([
-    { name: "first_byte", from: 0, to: 5 },
-    { name: "first_text", from: 5, to: 20 },
-    { name: "total", from: 20, to: 50 },
+    { name: "request", from: 0, to: 5 },
+    { name: "first_byte", from: 5, to: 20 },
+    { name: "first_text", from: 20, to: 50 },
+  ]);
+  expect(waterfall({ first_byte: 5, first_thinking: 5, first_text: 20, total: 50 }).map((step) => step.name)).toEqual([
+    "request",
+    "first_thinking",
+    "first_text",
   ]);
 });
 

@@ -66,6 +66,7 @@ test("an error keeps the partial thinking", () => {
   expect(turn.error).toEqual({ kind: "cut", message: "the provider stopped early" });
 });
 
+/** Covers: S4-41, S4-58 */
 test("unknown lines and blocks change nothing", () => {
   expect(read([{ type: "hologram", content: "?" }]).parts).toEqual([]);
   expect(partsOf([{ type: "hologram", content: "?" }, { type: "tool_result", id: "c", content: "r" }])).toEqual([]);

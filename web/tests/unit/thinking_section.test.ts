@@ -36,6 +36,7 @@ const icon = (section: HTMLElement, kind: string) => section.querySelector(`.${k
 const body = (section: HTMLElement) => section.querySelector(".thinking-content");
 
 describe("ThinkingSection", () => {
+  /** Covers: S0-47, S0-49, S0-50, S0-54 */
   test("while streaming it says so, with a loader and another border", () => {
     const section = show({ content: "One", streaming: true });
     expect(summary(section)).toBe("Thinking...");
@@ -67,6 +68,7 @@ describe("ThinkingSection", () => {
     expect(body(show({ content: "One", expanded: true }))?.textContent).toContain("One");
   });
 
+  /** Covers: S0-53 */
   test("without content there is no body, open or not", () => {
     expect(body(show({ expanded: true }))).toBeNull();
     expect(body(show({ expanded: true, streaming: true }))).toBeNull();

@@ -15,6 +15,7 @@ use crate::fuzz;
 use crate::packages;
 use crate::release;
 use crate::tidy;
+use crate::web;
 use crate::workspace;
 
 /// One check of CI.
@@ -97,6 +98,13 @@ const STEPS: &[Step] = &[
         needs: &["build"],
         compiles_in: None,
         run: conformance::run,
+    },
+    Step {
+        name: "web",
+        about: "the web page: types, unit tests, size, and a browser against the program",
+        needs: &["build"],
+        compiles_in: None,
+        run: web::run,
     },
     Step {
         name: "fuzz",

@@ -1,4 +1,5 @@
-//! Every requirement has a test that names it in a line `/// Covers: S1-3, case 2`.
+//! Every requirement has a test that names it in a line `/// Covers: S1-3, case 2`. Tests of the web page
+//! write `/** Covers: S0-4 */`.
 
 use std::collections::BTreeSet;
 
@@ -9,6 +10,8 @@ use super::{File, Finding};
 const REQUIREMENTS: &str = include_str!("../requirements.txt");
 const REQUIREMENTS_PATH: &str = "xtask/src/requirements.txt";
 const COVERS: &str = "/// Covers:";
+/// The same in tests of the web page. It is written on one line.
+const PAGE_COVERS: &str = "/** Covers:";
 
 /// Finds requirements without a test, unknown ids, and `Covers` lines outside of tests.
 pub(super) fn check(files: &[File]) -> Vec<Finding> {
@@ -41,13 +44,22 @@ fn requirements() -> Vec<Requirement> {
 fn check_against(requirements: &[Requirement], files: &[File]) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut covered = BTreeSet::new();
-    for file in files.iter().filter(|file| file.path.ends_with(".rs")) {
+    for file in files {
+        let is_rust = file.path.ends_with(".rs");
+        if !is_rust && !is_page_test(&file.path) {
+            continue;
+        }
+        let prefix = if is_rust { COVERS } else { PAGE_COVERS };
         let lines: Vec<&str> = file.text.lines().collect();
         for (index, line) in lines.iter().enumerate() {
-            if !line.trim_start().starts_with(COVERS) {
+            if !line.trim_start().starts_with(prefix) {
                 continue;
             }
-            if !belongs_to_a_test(&lines, index) {
+            let belongs = match is_rust {
+                true => belongs_to_a_test(&lines, index),
+                false => lines.get(index + 1).is_some_and(|line| begins_page_test(line)),
+            };
+            if !belongs {
                 findings.push(Finding::new(
                     &file.path,
                     index + 1,
@@ -102,7 +114,8 @@ fn is_of_later_work(id: &str) -> bool {
 
 /// The ids of a `Covers` line. After a comma at the end, the next line continues it.
 fn ids(lines: &[&str], index: usize) -> Vec<String> {
-    let mut text = lines[index].trim().trim_start_matches(COVERS).to_owned();
+    let line = lines[index].trim().trim_start_matches(COVERS);
+    let mut text = line.trim_start_matches(PAGE_COVERS).trim_end_matches("*/").to_owned();
     let mut following = lines[index + 1..].iter();
     while text.trim_end().ends_with(',') {
         let Some(next) = following.next().and_then(|line| line.trim().strip_prefix("///")) else {
@@ -114,6 +127,16 @@ fn ids(lines: &[&str], index: usize) -> Vec<String> {
         .map(|id| id.trim().trim_end_matches('.').to_owned())
         .filter(|id| !id.is_empty())
         .collect()
+}
+
+fn is_page_test(path: &str) -> bool {
+    path.starts_with("web/tests/")
+        && [".test.mjs", ".test.ts"].iter().any(|end| path.ends_with(end))
+}
+
+/// Whether a line begins a test of the page, or a loop over such tests.
+fn begins_page_test(line: &str) -> bool {
+    ["test(", "for ("].iter().any(|start| line.trim_start().starts_with(start))
 }
 
 /// Whether the doc comment and attributes around the line belong to a test function.
@@ -198,6 +221,20 @@ mod tests {
         assert!(check_text(text).is_empty());
         let text = "MARK S1-1, S1-2, case 1, case 49, S1-45, case x\n#[test]\nfn one() {}\n";
         assert_eq!(check_text(text).len(), 3);
+    }
+
+    #[test]
+    fn covers_lines_above_tests_of_the_page_count() {
+        let wanted = [Requirement { id: "S0-4".into(), reminder: "a box".into(), line: 1 }];
+        let found = |path: &str, text: &str| {
+            let text = text.replace("MARK", PAGE_COVERS);
+            check_against(&wanted, &[File { path: path.to_owned(), text }]).len()
+        };
+        let text = "MARK S0-4 */\ntest(\"box_opens\", () => {});\n";
+        assert_eq!(found("web/tests/browser/a.test.mjs", text), 0);
+        assert_eq!(found("web/tests/browser/harness.mjs", text), 1);
+        let helper = "MARK S0-4 */\nfunction help() {}\n";
+        assert_eq!(found("web/tests/unit/a.test.ts", helper), 2);
     }
 
     #[test]

@@ -171,7 +171,7 @@ impl Attempt<'_> {
         }
         turn.record_sent_body(&sent);
         if !self.request.body.is_empty() {
-            turn.record_asked_body(&String::from_utf8_lossy(&self.request.body));
+            turn.record_client_body(&String::from_utf8_lossy(&self.request.body));
         }
     }
 

@@ -87,7 +87,7 @@ pub struct Turn {
     /// The client's body, in its own dialect. Only set if `full_body` is on, and if the client sent
     /// one: the requests of stored conversations have none.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub asked: Option<String>,
+    pub client_body: Option<String>,
     /// The body sent to the backend. Only set if `full_body` is on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sent: Option<String>,
@@ -327,8 +327,8 @@ impl Turn {
     }
 
     /// Records the client's body, or its beginning.
-    pub fn record_asked_body(&mut self, body: &str) {
-        self.asked = Some(cut_body(body));
+    pub fn record_client_body(&mut self, body: &str) {
+        self.client_body = Some(cut_body(body));
     }
 
     /// Records the sent body, or its beginning.
@@ -339,7 +339,7 @@ impl Turn {
     /// The turn without its bodies, for lists.
     #[must_use]
     pub fn without_bodies(self) -> Self {
-        Self { asked: None, sent: None, received: None, ..self }
+        Self { client_body: None, sent: None, received: None, ..self }
     }
 
     /// About how many bytes the turn uses.
@@ -347,7 +347,8 @@ impl Turn {
         let texts =
             [&self.id, &self.lineage, &self.path, &self.backend, &self.model, &self.upstream_model];
         let error = self.error.iter().flat_map(|error| [&error.message, &error.logged]);
-        let more = [&self.request_id, &self.traceparent, &self.asked, &self.sent, &self.received];
+        let more =
+            [&self.request_id, &self.traceparent, &self.client_body, &self.sent, &self.received];
         let texts = texts.into_iter().chain(more.into_iter().flatten()).chain(error);
         let mut last = std::ptr::null();
         let origins: usize = self

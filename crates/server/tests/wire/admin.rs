@@ -288,6 +288,25 @@ async fn turns_are_listed_in_pages() {
     assert_eq!(gateway.client.get("/admin/turns?limit=x").await.status, 400);
 }
 
+#[tokio::test]
+async fn one_turn_is_read_with_its_bodies() {
+    let refusal = "HTTP/1.1 400 No\r\ncontent-length: 2\r\nconnection: close\r\n\r\n{}";
+    let url = RawUpstream::always_answering(refusal).await;
+    let full_body = "[debug_log]\nenabled = true\nfull_body = true\n";
+    let gateway = crate::support::gateway_over(&url, full_body, "").await;
+    let body = message_request("Whispered.", false);
+    let answer = gateway.client.post("/v1/messages", &[], &body).await;
+    let id = answer.header("x-throughline-turn").to_owned();
+    let turn = gateway.client.get(&format!("/admin/turns/{id}")).await.expect_ok().json();
+    assert_eq!(turn["id"], id);
+    assert_eq!(turn["client_body"], body.to_string());
+    assert!(turn["sent"].as_str().unwrap().contains("Whispered."));
+    let listed = gateway.client.get("/admin/turns?bodies=false").await.expect_ok();
+    assert!(listed.text().contains(&id));
+    assert!(!listed.text().contains("Whispered."));
+    assert_eq!(gateway.client.get("/admin/turns/turn_0").await.status, 404);
+}
+
 /// Turns are ordered by the time they end, not by the time they begin.
 #[tokio::test]
 async fn slow_turn_does_not_hide_later_turns() {

@@ -20,6 +20,7 @@ mod metrics;
 mod model_names;
 mod models;
 mod other_paths;
+mod page;
 mod reload;
 mod routing;
 mod shutdown;

@@ -153,7 +153,8 @@ const OPENAI_MEMBERS: [&str; 7] = [
 /// `parameter` is the member that the error names, or empty: then the text may name it.
 pub(crate) fn in_openai_text(parameter: &str, message: &str) -> Option<RefusedSetting> {
     let is_member = |word: &str| OPENAI_MEMBERS.contains(&word.trim_end_matches('.'));
-    if !is_member(parameter) && !(parameter.is_empty() && names(message, is_member)) {
+    let is_named = is_member(parameter) || parameter.is_empty() && names(message, is_member);
+    if !is_named {
         return None;
     }
     let Some((refused, accepted)) = message.split_once("Supported values are:") else {
