@@ -37,14 +37,12 @@ fn main() {
     let built = if std::env::var_os("CARGO_FEATURE_WEB").is_some() {
         build_page(&web, &page)
     } else {
-        Err(None)
+        Err(Unbuilt::Off)
     };
     let files = match built {
         Ok(()) => files_under(&page),
         Err(reason) => {
-            if let Some(reason) = reason {
-                println!("cargo::warning=the web page is not part of this build: {reason}");
-            }
+            reason.report(&page);
             Vec::new()
         }
     };
@@ -54,17 +52,48 @@ fn main() {
     });
 }
 
+/// Why there is no page.
+enum Unbuilt {
+    /// The feature is off.
+    Off,
+    NoNode,
+    Failed(String),
+}
+
+impl Unbuilt {
+    /// Warns, and says when to try again.
+    fn report(self, page: &Path) {
+        let reason = match self {
+            Self::Off => return,
+            Self::NoNode => {
+                // As soon as something was installed, it may be Node.
+                let path = std::env::var_os("PATH").unwrap_or_default();
+                for folder in std::env::split_paths(&path).filter(|folder| folder.is_dir()) {
+                    println!("cargo::rerun-if-changed={}", folder.display());
+                }
+                "Node is not installed (20.19 or newer is needed)".to_owned()
+            }
+            Self::Failed(reason) => {
+                // With the next build: a file that is missing always counts as changed.
+                println!("cargo::rerun-if-changed={}", page.join("missing").display());
+                reason
+            }
+        };
+        println!("cargo::warning=the web page is not part of this build: {reason}");
+    }
+}
+
 fn variable(name: &str) -> String {
     std::env::var(name).unwrap_or_else(|_| panic!("cargo sets {name}"))
 }
 
 /// Installs the packages if they have changed, and builds the page into `page`.
-fn build_page(web: &Path, page: &Path) -> Result<(), Option<String>> {
+fn build_page(web: &Path, page: &Path) -> Result<(), Unbuilt> {
     if !web.join("package.json").exists() {
-        return Err(Some("the folder `web` is missing".into()));
+        return Err(Unbuilt::Failed("the folder `web` is missing".into()));
     }
     if Command::new("npm").arg("--version").output().is_err() {
-        return Err(Some("Node is not installed (20.19 or newer is needed)".into()));
+        return Err(Unbuilt::NoNode);
     }
     if !is_installed(web) {
         run(web, &["ci", "--no-audit", "--no-fund"])?;
@@ -83,16 +112,16 @@ fn is_installed(web: &Path) -> bool {
     }
 }
 
-fn run(web: &Path, arguments: &[&str]) -> Result<(), Option<String>> {
+fn run(web: &Path, arguments: &[&str]) -> Result<(), Unbuilt> {
     let command = format!("`npm {}` in `web`", arguments[0..arguments.len().min(2)].join(" "));
     match Command::new("npm").args(arguments).current_dir(web).output() {
         Ok(output) if output.status.success() => Ok(()),
         Ok(output) => {
             let text = String::from_utf8_lossy(&output.stderr);
             let line = text.lines().find(|line| line.to_lowercase().contains("error"));
-            Err(Some(format!("{command} failed: {}", line.unwrap_or_default().trim())))
+            Err(Unbuilt::Failed(format!("{command} failed: {}", line.unwrap_or_default().trim())))
         }
-        Err(error) => Err(Some(format!("{command} failed: {error}"))),
+        Err(error) => Err(Unbuilt::Failed(format!("{command} failed: {error}"))),
     }
 }
 
