@@ -24,7 +24,7 @@ async fn only_the_first_user_registers_if_the_operator_says_so() {
 }
 
 #[tokio::test]
-async fn nobody_registers_at_a_closed_server() {
+async fn registration_is_refused_at_a_closed_server() {
     let closed = "[users]\nregistration = \"closed\"\n";
     let api = Api::with(&[ANTHROPIC], SCENARIO, closed).await;
     let ada = Person::new(&api.gateway, "ada");
