@@ -25,10 +25,10 @@ export function write(name, text) {
   return path;
 }
 
-/** Starts a gateway with this configuration; resolves to its address when it is ready. */
-export function startGateway(configuration) {
-  const config = write("throughline.toml", configuration);
-  return start("/readyz", ["serve", "--config", config, "--data-dir", join(folder, "data")]);
+/** Starts a gateway with this configuration; resolves to its address when it is ready. Each has a name. */
+export function startGateway(configuration, name = "throughline") {
+  const config = write(`${name}.toml`, configuration);
+  return start("/readyz", ["serve", "--config", config, "--data-dir", join(folder, `${name}-data`)]);
 }
 
 /** Starts a simulator with these options; resolves to its address when it is ready. */

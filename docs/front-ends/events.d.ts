@@ -32,7 +32,31 @@ delta: Delta, } | { "type": "block_ended",
 /**
  * Index of the block in the message.
  */
-index: number, } | { "type": "transformed", 
+index: number, } | { "type": "tool_started", 
+/**
+ * The id of the call.
+ */
+id: string, } | { "type": "approval_needed", 
+/**
+ * The calls.
+ */
+calls: Array<WaitingCall>, } | { "type": "tool_result", 
+/**
+ * The id of the call.
+ */
+id: string, 
+/**
+ * The name of the tool.
+ */
+name: string, 
+/**
+ * Texts and media.
+ */
+content: Array<Record<string, unknown>>, 
+/**
+ * Whether the call failed, or was not made.
+ */
+is_error: boolean, } | { "type": "transformed", 
 /**
  * One entry per affected block.
  */
@@ -229,3 +253,28 @@ at: [number, number] | null,
  * The reason, as the provider names it.
  */
 reason: string, };
+
+/**
+ * A call that waits for a person.
+ */
+export type WaitingCall = { 
+/**
+ * The id of the call.
+ */
+id: string, 
+/**
+ * The name of the tool.
+ */
+name: string, 
+/**
+ * The arguments, as the model wrote them.
+ */
+arguments: string, 
+/**
+ * What the tool asks, if it runs already.
+ */
+message?: string, 
+/**
+ * The JSON Schema of the answer.
+ */
+schema?: Record<string, unknown>, };

@@ -43,6 +43,7 @@ struct Programs {
 const LANGUAGES: &[Language] = &[
     Language { name: "Python", prepare: python },
     Language { name: "OpenAPI", prepare: openapi },
+    Language { name: "MCP", prepare: mcp },
     Language { name: "Node", prepare: node },
 ];
 
@@ -172,11 +173,20 @@ fn python() -> Result<Scripts, Missing> {
 
 /// The script that compares the conversation API with its OpenAPI document.
 fn openapi() -> Result<Scripts, Missing> {
+    separate_python("openapi")
+}
+
+fn mcp() -> Result<Scripts, Missing> {
+    separate_python("mcp")
+}
+
+/// Scripts in Python with an environment of their own.
+fn separate_python(name: &str) -> Result<Scripts, Missing> {
     let folder = source().join("python");
-    let requirements = folder.join("requirements-openapi.txt");
+    let requirements = folder.join(format!("requirements-{name}.txt"));
     Ok(Scripts {
-        interpreter: packages::python("conformance-openapi", &requirements)?,
-        files: packages::scripts(&folder.join("openapi"), "py")?,
+        interpreter: packages::python(&format!("conformance-{name}"), &requirements)?,
+        files: packages::scripts(&folder.join(name), "py")?,
         shared: folder,
     })
 }

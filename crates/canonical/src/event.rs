@@ -3,8 +3,9 @@
 use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
-use crate::{Citation, Fault, Loss, Usage};
+use crate::{Block, Citation, Fault, Loss, NativeTurn, Origin, Usage};
 
 /// Takes the events of a reply.
 pub type Out<'o> = &'o mut dyn FnMut(Event<'_>);
@@ -39,6 +40,32 @@ pub enum Event<'a> {
     BlockEnded {
         /// Index of the block in the message.
         index: u32,
+    },
+    /// A round of a tool loop has ended, and the server runs calls of it. Only logs have this: it
+    /// never reaches clients.
+    #[cfg_attr(test, ts(skip))]
+    RoundEnded(Box<RoundFacts>),
+    /// The server begins to run a tool call. This is stored before the call is made.
+    ToolStarted {
+        /// The id of the call.
+        id: Cow<'a, str>,
+    },
+    /// Calls wait for a person: for an approval, or for input that the tool asks for.
+    ApprovalNeeded {
+        /// The calls.
+        calls: Vec<WaitingCall>,
+    },
+    /// The result of a call that the server ran. What the model says next is another round.
+    ToolResult {
+        /// The id of the call.
+        id: Cow<'a, str>,
+        /// The name of the tool.
+        name: Cow<'a, str>,
+        /// Texts and media.
+        #[cfg_attr(test, ts(type = "Array<Record<string, unknown>>"))]
+        content: Vec<Block>,
+        /// Whether the call failed, or was not made.
+        is_error: bool,
     },
     /// The provider dropped or accepted thinking that was bound to another conversation.
     Transformed {
@@ -128,6 +155,40 @@ pub enum Delta<'a> {
     Opaque(Cow<'a, str>),
 }
 
+/// What is known about a round of a tool loop when the model has finished it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RoundFacts {
+    /// The calls that the server runs.
+    pub calls: Vec<String>,
+    /// The maker of the blocks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub origin: Option<Origin>,
+    /// What the blocks lack of the form in which their maker wrote them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub native: Option<NativeTurn>,
+}
+
+/// A call that waits for a person.
+#[cfg_attr(test, derive(ts_rs::TS))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, ts(optional_fields))]
+pub struct WaitingCall {
+    /// The id of the call.
+    pub id: String,
+    /// The name of the tool.
+    pub name: String,
+    /// The arguments, as the model wrote them.
+    pub arguments: String,
+    /// What the tool asks, if it runs already.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+    /// The JSON Schema of the answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(test, ts(type = "Record<string, unknown>"))]
+    pub schema: Option<Value>,
+}
+
 /// What the provider did to one thinking block of the request.
 #[cfg_attr(test, derive(ts_rs::TS))]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -192,10 +253,34 @@ pub enum EndReason {
 impl EndReason {
     /// The caller stopped the reply.
     const CANCELLED: &'static str = "cancelled";
+    /// The limits of a tool loop.
+    const MAX_ROUNDS: &'static str = "max_rounds";
+    const TIMEOUT: &'static str = "timeout";
 
     /// The reason of a reply that its caller stopped.
     pub fn cancelled() -> Self {
         Self::Other(Self::CANCELLED.to_owned())
+    }
+
+    /// The reason of a reply whose tool loop has had as many rounds as it may have.
+    pub fn max_rounds() -> Self {
+        Self::Other(Self::MAX_ROUNDS.to_owned())
+    }
+
+    /// The reason of a reply whose tool loop has taken as long as it may take.
+    pub fn timeout() -> Self {
+        Self::Other(Self::TIMEOUT.to_owned())
+    }
+
+    /// Whether the time of the tool loop was up. The model may have been cut in the middle.
+    pub fn is_timeout(&self) -> bool {
+        self.limit() == Some(Self::TIMEOUT)
+    }
+
+    /// The name of the limit that ended the reply.
+    pub fn limit(&self) -> Option<&'static str> {
+        let limits = [Self::MAX_ROUNDS, Self::TIMEOUT];
+        limits.into_iter().find(|limit| matches!(self, Self::Other(reason) if reason == limit))
     }
 
     /// Whether the caller stopped the reply.
@@ -218,6 +303,15 @@ impl Event<'_> {
                 Event::BlockDelta { index: *index, delta: delta.to_owned_delta() }
             }
             Self::BlockEnded { index } => Event::BlockEnded { index: *index },
+            Self::RoundEnded(facts) => Event::RoundEnded(facts.clone()),
+            Self::ToolStarted { id } => Event::ToolStarted { id: owned(id) },
+            Self::ApprovalNeeded { calls } => Event::ApprovalNeeded { calls: calls.clone() },
+            Self::ToolResult { id, name, content, is_error } => Event::ToolResult {
+                id: owned(id),
+                name: owned(name),
+                content: content.clone(),
+                is_error: *is_error,
+            },
             Self::Transformed { transformations } => {
                 Event::Transformed { transformations: transformations.clone() }
             }

@@ -23,7 +23,9 @@ pub mod usage;
 
 pub use cache::{CacheBreakpoints, CachePlace, CacheTime};
 pub use citation::{Citation, Verbatim};
-pub use event::{BlockStart, Delta, EndDetails, EndReason, Event, Out, Transformation};
+pub use event::{
+    BlockStart, Delta, EndDetails, EndReason, Event, Out, RoundFacts, Transformation, WaitingCall,
+};
 pub use fate::{BlockReport, Fate, Reason};
 pub use fault::{Fault, FaultKind};
 pub use loss::{Loss, Lossy};

@@ -9,6 +9,12 @@ impl Reply {
     pub fn emit_events(&self, out: &mut dyn FnMut(&Event<'_>)) {
         out(&Event::MessageStarted { id: (&*self.id).into(), model: (&*self.model).into() });
         for (index, block) in (0..).zip(&self.content) {
+            if let Block::ToolResult { id, name, content, is_error } = block {
+                let (id, name) = (id.into(), name.as_deref().unwrap_or_default().into());
+                let (content, is_error) = (content.clone(), *is_error);
+                out(&Event::ToolResult { id, name, content, is_error });
+                continue;
+            }
             let Some((block, deltas)) = parts(block) else {
                 continue;
             };
@@ -100,6 +106,12 @@ mod tests {
                 Block::Refusal { text: "no".to_owned() },
                 call("c1", None),
                 call("c2", Some("on the call")),
+                Block::ToolResult {
+                    id: "c1".to_owned(),
+                    name: Some("f".to_owned()),
+                    content: vec![Block::text("4")],
+                    is_error: true,
+                },
                 Block::Opaque {
                     dialect: "theirs".to_owned(),
                     value: serde_json::json!({"type": "search", "of": ["x"]}),

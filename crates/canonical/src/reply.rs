@@ -69,12 +69,23 @@ impl Fold {
                     }
                 }
             }
+            Event::ToolResult { id, name, content, is_error } => {
+                self.reply.content.push(Block::ToolResult {
+                    id: id.clone().into_owned(),
+                    name: Some(name.clone().into_owned()),
+                    content: content.clone(),
+                    is_error: *is_error,
+                });
+            }
             Event::Usage(usage) => self.reply.usage.update(*usage),
             Event::EndExplained(details) => self.reply.details = details.clone(),
             Event::Fault(fault) => self.reply.fault = Some(fault.clone()),
             Event::Ended { reason } => self.reply.reason = Some(reason.clone()),
             Event::Lost { losses } => self.reply.losses.clone_from(losses),
-            Event::Transformed { .. } => {}
+            Event::Transformed { .. }
+            | Event::RoundEnded(_)
+            | Event::ToolStarted { .. }
+            | Event::ApprovalNeeded { .. } => {}
         }
     }
 

@@ -6,7 +6,7 @@ use ts_rs::{Config, TS};
 use crate::loss::LossReport;
 use crate::{
     BlockStart, Citation, Delta, EndDetails, EndReason, Event, Fault, FaultKind, Transformation,
-    Usage, Verbatim,
+    Usage, Verbatim, WaitingCall,
 };
 
 const PATH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/front-ends/events.d.ts");
@@ -40,6 +40,7 @@ fn file_of_typescript_types_matches_the_rust_types() {
         declare::<Citation>(&config),
         declare::<Verbatim>(&config),
         declare::<Transformation>(&config),
+        declare::<WaitingCall>(&config),
     ]
     .concat();
     if std::env::var_os("BLESS").is_some() {

@@ -38,4 +38,21 @@ impl Usage {
         self.output = later.output.or(self.output);
         self.thinking = later.thinking.or(self.thinking);
     }
+
+    /// The counts of two replies together.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        let sum = |one: Option<u64>, two: Option<u64>| match (one, two) {
+            (Some(one), Some(two)) => Some(one.saturating_add(two)),
+            (one, two) => one.or(two),
+        };
+        Self {
+            input: sum(self.input, other.input),
+            cache_read: sum(self.cache_read, other.cache_read),
+            cache_write: sum(self.cache_write, other.cache_write),
+            cache_write_1h: sum(self.cache_write_1h, other.cache_write_1h),
+            output: sum(self.output, other.output),
+            thinking: sum(self.thinking, other.thinking),
+        }
+    }
 }

@@ -10,6 +10,7 @@
 //! - [`chat_seal`]: seals what projects store, under the key of each project;
 //! - [`projects`]: conversations as trees with branches;
 //! - [`threads`]: message threads of the Anthropic dialect, with any backend;
+//! - [`tool_loop`]: models call tools of MCP servers until they have answered;
 //! - [`users`]: people with a name, who log in;
 //! - [`verify`]: judges stored rows, for the command `keys`.
 
@@ -29,6 +30,7 @@ pub mod suite;
 #[cfg(test)]
 mod test_gateway;
 pub mod threads;
+pub mod tool_loop;
 mod user_suite;
 pub mod users;
 pub mod verify;

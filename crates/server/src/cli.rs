@@ -37,6 +37,12 @@ pub enum Command {
     /// or point a client at it directly.
     #[command(after_help = SIMULATE_EXAMPLES)]
     Simulate(Simulate),
+    /// Run an MCP server with a few tools, to try tools without a real one.
+    ///
+    /// It speaks over its standard streams, or over HTTP with --listen, and refuses what the protocol
+    /// forbids. Its tools add numbers, return long texts and images, ask a person, fail and never return.
+    #[command(after_help = SIMULATE_MCP_EXAMPLES)]
+    SimulateMcp(SimulateMcp),
     /// Show the backends of a running gateway, and which one is active.
     ///
     /// "reached" says whether the last requests to a backend succeeded, and when a failing one is tried
@@ -205,6 +211,40 @@ pub struct Simulate {
     /// A TOML file of scripted replies and errors.
     #[arg(long, value_name = "FILE")]
     pub scenario: Option<PathBuf>,
+}
+
+const SIMULATE_MCP_EXAMPLES: &str = "\
+Examples:
+
+  command = [\"throughline\", \"simulate-mcp\"]            in [[mcp]] of a configuration
+  throughline simulate-mcp --listen 127.0.0.1:8686       then url = \"http://127.0.0.1:8686/mcp\"";
+
+/// Options of `simulate-mcp`.
+#[derive(Debug, Args)]
+pub struct SimulateMcp {
+    /// The address to listen on. Without it, the server speaks over its standard streams.
+    #[arg(long, value_name = "ADDRESS")]
+    pub listen: Option<String>,
+    /// The versions of the protocol to speak.
+    #[arg(long, value_name = "WHICH", default_value = "both")]
+    pub protocol: McpProtocol,
+    /// The file that gets one line of JSON for each call, before the tool runs.
+    #[arg(long, value_name = "FILE")]
+    pub log: Option<PathBuf>,
+    /// How many tools one page of the list has.
+    #[arg(long, value_name = "NUMBER", default_value_t = 100)]
+    pub page: usize,
+}
+
+/// The versions of MCP that a server speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum McpProtocol {
+    /// Stateless, from 2026-07-28 on.
+    Stateless,
+    /// With the handshake of older versions.
+    Handshake,
+    /// Either, as the client wants.
+    Both,
 }
 
 const PLAN_EXAMPLES: &str = "\

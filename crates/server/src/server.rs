@@ -78,6 +78,7 @@ pub async fn serve(
         }
     };
     app.gateway.close().await;
+    app.tools.close().await;
     result
 }
 

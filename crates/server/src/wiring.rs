@@ -26,6 +26,7 @@ use throughline_gateway::settings::Settings;
 use throughline_gateway::thinking::store::{Change, Snapshot, Store, StoreError};
 use throughline_gateway::upstream::Client;
 use throughline_sealing::Keyring;
+use throughline_tools::Servers;
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
 
@@ -56,6 +57,8 @@ pub struct App {
     pub threads: Arc<Threads>,
     /// Projects: conversations with branches.
     pub projects: Arc<Projects>,
+    /// MCP servers whose tools models may call.
+    pub tools: Arc<Servers>,
     /// People who log in.
     pub users: Users,
     /// Slots for open WebSockets.
@@ -156,7 +159,9 @@ impl App {
         let users = Users::new(conversations.store.clone(), keyring, config.users);
         let runs = Arc::new(Runs::new(conversations.clone()));
         let responses = Arc::new(Responses::new(gateway.clone(), runs.clone(), time));
-        let projects = Projects::new(gateway.clone(), runs.clone(), project_settings(config));
+        let tools = Arc::new(Servers::new(config.mcp.clone()));
+        let settings = project_settings(config);
+        let projects = Projects::new(gateway.clone(), runs.clone(), tools.clone(), settings);
         let projects = Arc::new(projects);
         let stopping = watch::Sender::new(false);
         let readers = Readers::new(gateway.clone(), runs.clone(), config.runs.reader_queue);
@@ -183,6 +188,7 @@ impl App {
             readers,
             threads: Arc::new(threads),
             projects,
+            tools,
             users,
             sockets: Arc::new(Semaphore::new(config.limits.streams)),
             shutdown_grace: RwLock::new(config.shutdown_grace),
@@ -204,6 +210,7 @@ impl App {
         let settings = settings(config, catalog, &self.simulators).await?;
         self.gateway.configure(settings).await.map_err(BuildError::Refused)?;
         self.projects.configure(project_settings(config));
+        self.tools.configure(config.mcp.clone());
         *self.hosts.write() = Hosts::new(self.listen, &config.allowed_hosts);
         *self.origins.write() = Origins::new(&config.cors_origins);
         *self.shutdown_grace.write() = config.shutdown_grace;
@@ -308,6 +315,7 @@ fn project_settings(config: &Config) -> ProjectSettings {
         raw: config.store.raw,
         retention: config.runs.retention,
         pacing: config.runs.pacing,
+        tool_limits: config.tools,
     }
 }
 

@@ -11,6 +11,7 @@ mod draft;
 mod exchange;
 mod fault;
 mod gemini;
+mod mcp;
 mod models_list;
 mod ollama;
 mod openai;
@@ -50,6 +51,7 @@ use crate::signing::{Signer, hash};
 
 pub use crate::dialect::{Dialect, UnknownDialect};
 pub use crate::fault::FaultError;
+pub use crate::mcp::{McpOptions, serve_mcp, serve_mcp_on_stdio};
 pub use crate::openai_chat::{UnknownVariant, Variant};
 pub use crate::scenario::{Scenario, ScenarioError};
 pub use crate::style::{SignatureStyle, UnknownStyle};

@@ -13,6 +13,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("throughline-codec", &["throughline-canonical"]),
     // It will also be built for browsers.
     ("throughline-sealing", &[]),
+    ("throughline-tools", &["throughline-canonical"]),
     ("throughline-gateway", &["throughline-canonical", "throughline-codec", "throughline-sealing"]),
     (
         "throughline-conversations",
@@ -21,6 +22,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "throughline-codec",
             "throughline-gateway",
             "throughline-sealing",
+            "throughline-tools",
         ],
     ),
     (
@@ -42,6 +44,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "throughline-backends",
             "throughline-sealing",
             "throughline-simulator",
+            "throughline-tools",
         ],
     ),
     // The simulator judges the other crates, so it shares no code with them.

@@ -44,6 +44,23 @@ pub fn write(block: &Block) -> Value {
     }
 }
 
+/// The content of a result, for events: a text if it has nothing else, or blocks.
+pub(crate) fn result_content(content: &[Block]) -> Value {
+    match result_text(content) {
+        Some(text) => text.into(),
+        None => content.iter().map(write).collect(),
+    }
+}
+
+/// The content of a result as a text, if it has nothing else.
+pub(crate) fn result_text(content: &[Block]) -> Option<String> {
+    let texts = content.iter().map(|block| match block {
+        Block::Text { text, .. } => Some(text.as_str()),
+        _ => None,
+    });
+    Some(texts.collect::<Option<Vec<&str>>>()?.join("\n"))
+}
+
 fn media(kind: MediaKind, source: &Source, name: Option<&str>, detail: Option<&str>) -> Value {
     let mut value = json!({"type": "media", "kind": kind, "source": source});
     for (member, text) in [("name", name), ("detail", detail)] {

@@ -17,6 +17,8 @@ use super::{ClientDialect, ReplyWriter, ag_ui, events, ndjson, ui_stream};
 
 /// The number of the first event of a log.
 const FIRST_NUMBER: u64 = 1;
+/// The part of a cursor after all frames of its event.
+const ALL_PARTS: u32 = u32::MAX;
 
 /// The formats in which the log of a run can be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,6 +82,11 @@ pub struct LogCursor {
 }
 
 impl LogCursor {
+    /// The cursor after all frames of the event with this number.
+    pub fn after_event(number: u64) -> Self {
+        Self { number, part: ALL_PARTS }
+    }
+
     /// Reads `12` or `12.1`.
     pub fn read(text: &str) -> Result<Self, Fault> {
         let (number, part) = match text.split_once('.') {
@@ -239,7 +246,7 @@ impl ResumableReply {
     pub fn after(mut self, cursor: LogCursor) -> Self {
         self.after = cursor;
         // An event may have no frame, but not a second one without a first.
-        self.found = cursor.part == 0;
+        self.found = cursor.part == 0 || cursor.part == ALL_PARTS;
         self
     }
 
@@ -248,6 +255,11 @@ impl ResumableReply {
     pub fn with_kinds(mut self, kinds: Kinds) -> Self {
         self.kinds = kinds;
         self
+    }
+
+    /// The format.
+    pub fn format(&self) -> ReplyFormat {
+        self.format
     }
 
     /// Names the run in each cursor.
@@ -373,6 +385,9 @@ impl ResumableReply {
                     }
                     None => true,
                 }
+            }
+            Event::ToolStarted { .. } | Event::ApprovalNeeded { .. } | Event::ToolResult { .. } => {
+                self.kinds.tools
             }
             _ => true,
         }

@@ -165,6 +165,10 @@ impl Pacer {
             Event::MessageStarted { .. }
             | Event::BlockStarted { .. }
             | Event::BlockEnded { .. }
+            | Event::RoundEnded(_)
+            | Event::ToolStarted { .. }
+            | Event::ApprovalNeeded { .. }
+            | Event::ToolResult { .. }
             | Event::Ended { .. } => {
                 self.pass_through(event, out);
                 // The next delta belongs to another block, even if the index is used again.

@@ -8,14 +8,13 @@ use futures_util::FutureExt;
 use http::Method;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
-use throughline_canonical::{Block, NativeTurn, Request, Usage};
-use throughline_codec::dialects::native_turn;
+use throughline_canonical::{Block, NativePart, NativeTurn, Request, Usage};
 use throughline_codec::dialects::stored::Stored;
 use throughline_gateway::IncomingRequest;
 use throughline_gateway::reply::raw::RawCapture;
 use throughline_gateway::thinking::store::{StoreError, StoreFuture};
-use throughline_gateway::turn::turn_reply::{FinishedReply, ReplyHead, UnreadReply};
 use throughline_gateway::unix_ms;
+use throughline_tools::ToolSet;
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::budget::{Window, fixed_tokens};
@@ -24,11 +23,12 @@ use super::context::{Context, PastNode, Target, assemble};
 use super::history::{RAW_VERSION, RawEnvelope, seal_raw};
 use super::problem::Problem;
 use super::project::project_content;
+use super::rounds::{Rounds, Sent};
 use super::turn::is_project;
 use super::{Caller, PreviousResponse, Projects};
 use crate::chat_seal::{ChatSeal, Field};
 use crate::runs::abandoned::CloseRun;
-use crate::runs::canonical::{CanonicalRun, Driven, StoreEnd};
+use crate::runs::canonical::{CanonicalRun, Driven, FinishedRound, StoreEnd};
 use crate::runs::event_log::has_content;
 use crate::runs::log::LiveRun;
 use crate::runs::server_died;
@@ -37,6 +37,7 @@ use crate::store::{
     BranchFacts, Commit, Move, Node, NodeFacts, NodeRole, NodeStatus, Outcome, Project,
     ProjectNode, Run, RunEnd, RunStatus,
 };
+use crate::tool_loop::driver::{self, Setup};
 
 /// The id of a node that is not stored yet, in previews.
 const NEW_NODE: &str = "new";
@@ -62,26 +63,17 @@ pub(super) struct RunContent {
 
 /// An answer that is being written.
 pub(super) struct Answer {
-    projects: Arc<Projects>,
-    seal: Arc<ChatSeal>,
+    pub(super) projects: Arc<Projects>,
+    pub(super) seal: Arc<ChatSeal>,
     owner: String,
     id: String,
     epoch: u64,
-    content: RunContent,
+    pub(super) content: RunContent,
     /// How long the log is kept after the end.
     retention: Duration,
-    sent: Mutex<Sent>,
-}
-
-/// What is known about the turn once it is sent.
-#[derive(Debug, Default)]
-struct Sent {
-    /// The provider's reply, as it arrives.
-    raw: Option<RawCapture>,
-    /// About how many tokens the request has.
-    estimated: Option<u64>,
-    /// Whether the provider is asked to store the reply.
-    is_stored: bool,
+    /// The tools that the server runs.
+    pub(super) tools: ToolSet,
+    pub(super) sent: Mutex<Sent>,
 }
 
 impl Answer {
@@ -100,8 +92,14 @@ impl Answer {
             epoch: run.epoch,
             content,
             retention,
+            tools: ToolSet::default(),
             sent: Mutex::default(),
         }
+    }
+
+    /// The same answer with tools that the server runs.
+    pub(super) fn with_tools(self, tools: ToolSet) -> Self {
+        Self { tools, ..self }
     }
 
     /// Runs the answer in a task of its own. It goes on if the client disconnects.
@@ -112,7 +110,15 @@ impl Answer {
         tokio::spawn(async move {
             let _guard = guard;
             let work = async {
-                let drive = run.drive(self.turn(caller, request, permit), &self);
+                let rounds = Rounds::new(&self, caller, request, permit);
+                let events = driver::events(Setup {
+                    model: &rounds,
+                    tools: &self.tools,
+                    run: &run,
+                    limits: self.projects.settings().tool_limits,
+                    approvals: &self.projects.approvals,
+                });
+                let drive = run.drive_events(events, &self);
                 tokio::pin!(drive);
                 tokio::select! {
                     _ = &mut drive => return,
@@ -134,41 +140,17 @@ impl Answer {
         }
     }
 
-    /// The turn at the gateway.
-    async fn turn(
-        &self,
-        caller: Caller,
-        request: Request,
-        permit: OwnedSemaphorePermit,
-    ) -> Result<UnreadReply, Box<FinishedReply>> {
-        let incoming = self.projects.incoming(&caller, &self.content.provider, &self.seal);
-        let assembled = self.projects.assemble(&self.seal, &self.content, request, None).await;
-        let (request, context) = match assembled {
-            Ok(assembled) => assembled,
-            Err(problem) => {
-                let fault = problem.fault().clone();
-                let reply = self.projects.gateway.reject(&incoming, &fault);
-                return Err(Box::new(FinishedReply { reply, fault: Some(fault) }));
-            }
-        };
-        let gateway = &self.projects.gateway;
-        let is_stored = request.provider_state.store;
-        let accepted = Stored::accept(request, context.left_out, context.losses);
-        let mut reply = gateway.turn_events(incoming, accepted, permit).await?;
-        let keeps_native = reply.head.upstream_dialect().native_form().is_some();
-        let raw = (self.projects.settings().raw || keeps_native).then(|| reply.capture_raw());
-        *self.sent.lock() = Sent { raw, estimated: Some(context.estimated), is_stored };
-        Ok(reply)
-    }
-
     /// The node of the answer. `None` if nothing arrived.
     pub(super) fn node(&self, driven: &Driven, project: &Project) -> Option<Node> {
-        let Driven { reply, cut_blocks, status, head } = driven;
+        let Driven { reply, cut_blocks, status, rounds } = driven;
         if !has_content(&reply.content) {
             return None;
         }
         let (seal, id) = (&self.seal, &self.content.node);
-        let origin = head.as_ref().map(|head| (**head.origin()).clone());
+        let maker = self.sent.lock().maker.clone();
+        // After a crash, only the log knows who made the finished rounds.
+        let logged = || rounds.iter().rev().find_map(|round| round.facts.origin.clone());
+        let origin = maker.map(|maker| maker.origin).or_else(logged);
         let content = NodeContent {
             blocks: reply.content.clone(),
             native: self.native(driven),
@@ -207,44 +189,57 @@ impl Answer {
                 sealed_thinking: thinking
                     .map(|text| seal.seal(Field::ThinkingContent, id, text.as_bytes())),
                 sealed_signatures,
-                sealed_raw: self.sealed_raw(head.as_ref()),
+                sealed_raw: self.sealed_raw(),
             }),
             ..Node::default()
         })
     }
 
-    /// What the blocks lack of the provider's own form. Only a complete reply goes back in it.
+    /// What the blocks lack of the provider's own form. Only complete rounds go back in it.
     fn native(&self, driven: &Driven) -> Option<NativeTurn> {
-        let dialect = driven.head.as_ref()?.upstream_dialect();
-        if driven.status != RunStatus::Completed || dialect.native_form().is_none() {
-            return None;
-        }
-        let raw = self.sent.lock().raw.clone().filter(|raw| !raw.is_truncated())?;
-        native_turn::read(dialect, &raw.payload(), &driven.reply.content)
+        let content = &driven.reply.content;
+        let is_result = |block: &Block| matches!(block, Block::ToolResult { .. });
+        let start = content.iter().rposition(is_result).map_or(0, |at| at + 1);
+        let last = content.get(start..).filter(|blocks| !blocks.is_empty());
+        let last = last
+            .filter(|_| driven.status == RunStatus::Completed)
+            .and_then(|blocks| self.sent.lock().native(blocks));
+        join_native(&driven.rounds, last.map(|native| (start, native)))
     }
 
     /// The provider's id of the reply, if the provider stores it.
     fn response_id(&self, driven: &Driven) -> Option<String> {
-        let dialect = driven.head.as_ref()?.upstream_dialect();
-        let is_stored = self.sent.lock().is_stored
+        let sent = self.sent.lock();
+        let dialect = sent.maker.as_ref()?.dialect;
+        let is_stored = sent.is_stored
             && driven.status == RunStatus::Completed
             && dialect.profile("").has_response_ids;
         let id = &driven.reply.id;
         (is_stored && !id.is_empty()).then(|| id.clone())
     }
 
-    fn sealed_raw(&self, head: Option<&ReplyHead>) -> Option<Vec<u8>> {
+    /// The provider's replies as they were captured: one, or a list with one for each round.
+    fn sealed_raw(&self) -> Option<Vec<u8>> {
         if !self.projects.settings().raw {
             return None;
         }
-        let raw = self.sent.lock().raw.clone();
-        let (raw, head) = (raw?, head?);
-        let payload = serde_json::value::RawValue::from_string(raw.payload()).ok()?;
+        let sent = self.sent.lock();
+        let dialect = sent.maker.as_ref()?.dialect;
+        let payload = match &*sent.raws {
+            [] => return None,
+            [only] => only.payload(),
+            rounds => {
+                let rounds: Vec<String> = rounds.iter().map(RawCapture::payload).collect();
+                format!("[{}]", rounds.join(","))
+            }
+        };
+        let payload = serde_json::value::RawValue::from_string(payload).ok()?;
         let envelope = RawEnvelope {
             provider: &self.content.provider,
-            dialect: head.upstream_dialect().name(),
+            dialect: dialect.name(),
             captured_at: unix_ms(),
             version: RAW_VERSION,
+            rounds: (sent.raws.len() > 1).then_some(sent.raws.len()),
             payload: &payload,
         };
         seal_raw(&self.seal, &self.content.node, &envelope)
@@ -305,22 +300,18 @@ impl Projects {
     /// The request for the next answer on a branch, and the fate of each node. The messages of the
     /// context are in the request.
     ///
-    /// `new` is what the user says, if that is not stored yet.
+    /// `more` are the newest nodes, which are not stored yet.
     pub(super) async fn assemble(
         &self,
         seal: &ChatSeal,
         run: &RunContent,
         mut request: Request,
-        new: Option<Vec<Block>>,
+        more: Vec<PastNode>,
     ) -> Result<(Request, Context), Problem> {
         let project = self.sealed_store.store.project(&run.project).await?;
         let project = project.ok_or_else(|| Problem::not_found("project", &run.project))?;
         let mut past = self.past(seal, &run.parent).await?;
-        past.extend(new.map(|blocks| PastNode {
-            id: NEW_NODE.to_owned(),
-            facts: NodeFacts::default(),
-            content: NodeContent { blocks, ..NodeContent::default() },
-        }));
+        past.extend(more);
         let settings = self.gateway.settings();
         // Another server would ignore the id, and answer from the newest message alone.
         let backend = settings.backends.iter().find(|backend| backend.name == run.provider);
@@ -404,6 +395,36 @@ impl CloseRun for Projects {
     }
 }
 
+/// What a user says, as a node that is not stored yet.
+pub(super) fn new_node(blocks: Vec<Block>) -> PastNode {
+    PastNode {
+        id: NEW_NODE.to_owned(),
+        facts: NodeFacts::default(),
+        content: NodeContent { blocks, ..NodeContent::default() },
+    }
+}
+
+/// The native parts of several rounds, at the positions of their blocks in the whole answer. `last` is
+/// the round after which no tool ran, with the position of its first block.
+pub(super) fn join_native(
+    rounds: &[FinishedRound],
+    last: Option<(usize, NativeTurn)>,
+) -> Option<NativeTurn> {
+    let finished =
+        rounds.iter().filter_map(|round| Some((round.start, round.facts.native.clone()?)));
+    let mut joined: Option<NativeTurn> = None;
+    for (start, native) in finished.chain(last) {
+        let parts = native.parts.into_iter();
+        let parts = parts.map(|part| NativePart { first: part.first + start, ..part });
+        match &mut joined {
+            Some(joined) if joined.dialect == native.dialect => joined.parts.extend(parts),
+            Some(_) => {}
+            None => joined = Some(NativeTurn { dialect: native.dialect, parts: parts.collect() }),
+        }
+    }
+    joined
+}
+
 fn node_status(status: RunStatus) -> NodeStatus {
     match status {
         RunStatus::Running | RunStatus::Completed => NodeStatus::Complete,
@@ -439,7 +460,7 @@ mod tests {
         let sealed_store = Arc::new(SealedStore::new(store.clone(), keyring.clone(), 1 << 20));
         let runs = Arc::new(Runs::new(sealed_store.clone()));
         let settings = ProjectSettings { pacing: Pacing::IMMEDIATE, ..ProjectSettings::default() };
-        let projects = Projects::new(gateway(keyring.clone()), runs, settings);
+        let projects = Projects::new(gateway(keyring.clone()), runs, Arc::default(), settings);
         let seal = Arc::new(ChatSeal::managed(&keyring, PROJECT));
         let owner = caller.owner.clone();
         let mode = ProjectMode::Managed.as_str().to_owned();
@@ -505,7 +526,7 @@ mod tests {
         let run = answer.canonical_run();
         let guard = answer.projects.runs.register(run.live.clone());
         let work = async {
-            run.drive_events(panicking(), None, &answer).await;
+            run.drive_events(panicking(), &answer).await;
         };
         run.guard(work, &answer).await;
         drop(guard);

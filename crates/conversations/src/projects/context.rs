@@ -18,6 +18,7 @@ use utoipa::ToSchema;
 
 use super::budget::{Counted, Sizes, Window, message_tokens};
 use super::content::NodeContent;
+use super::rounds::{finished_rounds, is_result, native_round};
 use super::tool_text::{Calls, call_text, drop_repeated_results};
 use crate::store::{NodeFacts, NodeRole, NodeStatus};
 
@@ -104,7 +105,8 @@ pub struct Target<'a> {
 /// One node, on its way into a request.
 struct Part {
     used: NodeUse,
-    message: Option<Message>,
+    /// An answer with a tool loop has several: each round, and the results of its calls.
+    messages: Vec<Message>,
     /// Its thinking: the positions and kinds of the blocks.
     thinking: Vec<(usize, ThinkingKind)>,
     /// Why its thinking is not sent, if it is not.
@@ -128,14 +130,14 @@ pub fn assemble(mut path: Vec<PastNode>, target: &Target<'_>, envelopes: &Envelo
     for ((at, node), starts_turn) in path.into_iter().enumerate().zip(starts) {
         assembly.calls.remember(&node.content.blocks);
         let mut part = assembly.part(node, at >= native_from);
-        part.starts_turn = starts_turn && part.message.is_some();
+        part.starts_turn = starts_turn && !part.messages.is_empty();
         parts.push(part);
     }
     let sizes = Sizes::new(parts.iter().map(|part| part.tokens).collect(), counted);
     let first = fit(&mut parts, &sizes, keep_from, target.window);
     let left_out = parts.iter().flat_map(Part::left_out).collect();
-    let (nodes, messages): (Vec<NodeUse>, Vec<Option<Message>>) =
-        parts.into_iter().map(|part| (part.used, part.message)).unzip();
+    let (nodes, messages): (Vec<NodeUse>, Vec<Vec<Message>>) =
+        parts.into_iter().map(|part| (part.used, part.messages)).unzip();
     Context {
         messages: pair_calls(messages.into_iter().flatten().collect(), &assembly.calls),
         nodes,
@@ -162,7 +164,6 @@ fn open_loop(path: &[PastNode]) -> usize {
 
 /// Whether a person begins a turn with a node.
 fn is_question(node: &PastNode) -> bool {
-    let is_result = |block: &Block| matches!(block, Block::ToolResult { .. });
     node.facts.role == NodeRole::User && !node.content.blocks.iter().any(is_result)
 }
 
@@ -181,7 +182,7 @@ impl Assembly<'_> {
         let is_complete = facts.status == NodeStatus::Complete;
         let (origin, native) = (content.origin.take(), content.native.take());
         let blocks = content.into_blocks();
-        let thinking = thinking_of(&blocks);
+        let mut thinking = thinking_of(&blocks);
         // Before its signatures are wrapped, which makes them longer.
         let raw_tokens = message_tokens(&blocks);
         let role = match facts.role {
@@ -189,52 +190,84 @@ impl Assembly<'_> {
             NodeRole::User => Role::User,
             NodeRole::Assistant => Role::Assistant,
         };
-        let (form, why, reason, message) = match (is_native, is_complete) {
+        let (form, why, reason, mut messages) = match (is_native, is_complete) {
             // Of its own blocks from before a break, the model could read each one.
             (false, _) => {
                 let reason = if is_own { Reason::Policy } else { Reason::Origin };
-                let message = Message::new(role, self.plain(blocks));
-                (Form::Text, Why::ModelBreak, Some(reason), message)
+                let message = Message::new(role, self.plain(role, blocks));
+                (Form::Text, Why::ModelBreak, Some(reason), vec![message])
             }
             // A block that was cut is never sent to a provider, and a call that was cut has no
-            // result.
+            // result. The rounds before are whole.
             (true, false) => {
-                let message = Message::new(role, texts(blocks));
-                (Form::Text, Why::Interrupted, Some(Reason::Cut), message)
+                let mut blocks = blocks;
+                let rest = blocks.split_off(finished_rounds(&blocks));
+                thinking.retain(|(at, _)| *at >= blocks.len());
+                let form = if blocks.is_empty() { Form::Text } else { Form::Raw };
+                let mut messages = self.native(role, blocks, origin.as_ref(), native.as_ref());
+                messages.push(Message::new(role, texts(rest)));
+                (form, Why::Interrupted, Some(Reason::Cut), messages)
             }
             (true, true) => {
-                let message = self.native(role, blocks, origin.as_ref(), native);
-                (Form::Raw, Why::SameModel, None, message)
+                let messages = self.native(role, blocks, origin.as_ref(), native.as_ref());
+                (Form::Raw, Why::SameModel, None, messages)
             }
         };
-        let (form, why, tokens, message) = match form {
-            _ if message.content.is_empty() => (Form::LeftOut, Why::Empty, 0, None),
-            Form::Raw => (form, why, raw_tokens, Some(message)),
-            _ => (form, why, message_tokens(&message.content), Some(message)),
+        messages.retain(|message| !message.content.is_empty());
+        let (form, why, tokens) = match form {
+            _ if messages.is_empty() => (Form::LeftOut, Why::Empty, 0),
+            Form::Raw => (form, why, raw_tokens),
+            _ => (form, why, messages.iter().map(|one| message_tokens(&one.content)).sum()),
         };
         let used = NodeUse { node: id, form, reason: why };
-        Part { used, message, thinking, reason, origin, starts_turn: false, tokens }
+        Part { used, messages, thinking, reason, origin, starts_turn: false, tokens }
     }
 
-    /// A message for the maker of its blocks.
+    /// The messages of a node for the maker of its blocks: each round of a tool loop as a message of its
+    /// own, and the results of its calls after it.
     fn native(
         &self,
         role: Role,
         blocks: Vec<Block>,
         origin: Option<&Origin>,
+        native: Option<&NativeTurn>,
+    ) -> Vec<Message> {
+        if role != Role::Assistant {
+            return vec![Message::new(role, blocks)];
+        }
+        let mut messages = Vec::new();
+        let mut start = 0;
+        for round in blocks.chunk_by(|one, next| is_result(one) == is_result(next)) {
+            let (first, end) = (start, start + round.len());
+            start = end;
+            if round.first().is_some_and(is_result) {
+                messages.push(Message::new(Role::User, round.to_vec()));
+                continue;
+            }
+            let native = native.map(|native| native_round(native, first, end));
+            messages.push(self.native_message(round.to_vec(), origin, native));
+        }
+        messages
+    }
+
+    /// A message for the maker of its blocks.
+    fn native_message(
+        &self,
+        blocks: Vec<Block>,
+        origin: Option<&Origin>,
         native: Option<NativeTurn>,
     ) -> Message {
-        let Some(origin) = origin.filter(|_| role == Role::Assistant) else {
-            return Message::new(role, blocks);
+        let Some(origin) = origin else {
+            return Message::new(Role::Assistant, blocks);
         };
         let made = native.map(|native| Arc::new(MadeTurn { native, blocks: blocks.clone() }));
         let wrapped = blocks.into_iter().map(|block| self.envelopes.wrap(block, origin));
-        Message { made, ..Message::new(role, wrapped.collect()) }
+        Message { made, ..Message::new(Role::Assistant, wrapped.collect()) }
     }
 
     /// Blocks as plain text. Thinking is left out; tool calls and their results become short texts, so
     /// that the next model knows what was found out. Media stay.
-    fn plain(&mut self, blocks: Vec<Block>) -> Vec<Block> {
+    fn plain(&mut self, role: Role, blocks: Vec<Block>) -> Vec<Block> {
         let mut plain = Vec::with_capacity(blocks.len());
         for block in blocks {
             match block {
@@ -246,7 +279,14 @@ impl Assembly<'_> {
                 Block::ToolCall { name, arguments, .. } => {
                     plain.push(call_text(&name, &arguments));
                 }
-                Block::ToolResult { .. } => plain.extend(self.calls.result_texts(&block)),
+                Block::ToolResult { .. } => {
+                    let results = self.calls.result_texts(&block).into_iter();
+                    // What tools of the server gave is in the model's own turn, which takes no media.
+                    let is_taken = |block: &Block| {
+                        role != Role::Assistant || !matches!(block, Block::Media { .. })
+                    };
+                    plain.extend(results.filter(is_taken));
+                }
                 Block::Media { .. } => plain.push(block),
                 Block::Thinking { .. } | Block::Redacted { .. } => {}
                 Block::Opaque { .. } => Loss::add(&mut self.losses, BLOCK_OMITTED),
@@ -380,7 +420,7 @@ fn fit(parts: &mut [Part], sizes: &Sizes, keep_from: usize, window: Option<Windo
     let starts: Vec<usize> = (0..parts.len()).filter(|at| parts[*at].starts_turn).collect();
     let first = sizes.first_that_fits(window, keep_from, &starts);
     for part in &mut parts[..first] {
-        if part.message.take().is_some() {
+        if !std::mem::take(&mut part.messages).is_empty() {
             (part.used.form, part.used.reason) = (Form::LeftOut, Why::Budget);
             part.reason.get_or_insert(Reason::Policy);
         }

@@ -383,6 +383,9 @@ pub(super) struct RawEnvelope<'a> {
     pub(super) dialect: &'a str,
     pub(super) captured_at: u64,
     pub(super) version: u32,
+    /// How many rounds a tool loop had: the payload is then a list.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) rounds: Option<usize>,
     pub(super) payload: &'a RawValue,
 }
 

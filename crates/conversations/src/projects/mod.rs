@@ -3,7 +3,7 @@
 //! - `project`, `branch`: what exists, and how it changes;
 //! - `history`: reads nodes, the graph and provider's replies, and searches;
 //! - `turn`: starts an answer: chat, edit, regenerate, with `turn_settings`; `merge` joins branches;
-//! - `answer`: drives a run and stores its node;
+//! - `answer`: drives a run and stores its node; `rounds`: asks the model; `tools`: what it may call;
 //! - [`context`]: chooses what of a branch goes into the next request; `preview` shows it;
 //! - [`content`]: what a node holds; [`problem`]: the errors of the API;
 //! - `locks`: who can read contents; `leases`: keys that are held for some minutes; `unfinished`: answers
@@ -28,7 +28,9 @@ mod preview;
 pub mod problem;
 mod project;
 pub mod providers;
+mod rounds;
 mod tool_text;
+mod tools;
 mod turn;
 mod turn_settings;
 mod unfinished;
@@ -42,6 +44,7 @@ use throughline_codec::pacing::Pacing;
 use throughline_gateway::Gateway;
 use throughline_gateway::backend::credential_fingerprint;
 use throughline_sealing::ChatKey;
+use throughline_tools::Servers;
 
 pub use self::branch::{BranchChange, BranchView, NewBranch};
 pub use self::history::{Graph, GraphNode, HistoryPage, Order};
@@ -53,12 +56,15 @@ pub use self::merge::{Merge, Merged};
 pub use self::preview::ChatPreview;
 use self::problem::Problem;
 pub use self::project::{NewProject, ProjectChange, ProjectList, ProjectQuery, ProjectView};
+pub use self::tools::{ApprovalRequest, Resume, ResumedRun};
 pub use self::turn::{
     ChatRequest, EditRequest, RegenerateRequest, RunView, StartedRun, ToolResult,
 };
 use crate::runs::Runs;
 use crate::sealed_store::SealedStore;
 use crate::store::{Project, Reference, TokenHash};
+use crate::tool_loop::Limits;
+use crate::tool_loop::approvals::Approvals;
 
 /// The settings of projects.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,6 +83,8 @@ pub struct ProjectSettings {
     pub retention: Duration,
     /// How deltas are joined.
     pub pacing: Pacing,
+    /// The limits of tool loops.
+    pub tool_limits: Limits,
 }
 
 impl Default for ProjectSettings {
@@ -89,6 +97,7 @@ impl Default for ProjectSettings {
             raw: true,
             retention: Duration::from_secs(600),
             pacing: Pacing::default(),
+            tool_limits: Limits::default(),
         }
     }
 }
@@ -136,11 +145,19 @@ pub struct Projects {
     sealed_store: Arc<SealedStore>,
     settings: RwLock<ProjectSettings>,
     leases: Arc<Leases>,
+    /// The MCP servers whose tools models may call.
+    tools: Arc<Servers>,
+    approvals: Arc<Approvals>,
 }
 
 impl Projects {
-    /// Projects in the store of these runs.
-    pub fn new(gateway: Arc<Gateway>, runs: Arc<Runs>, settings: ProjectSettings) -> Self {
+    /// Projects in the store of these runs, with the tools of these servers.
+    pub fn new(
+        gateway: Arc<Gateway>,
+        runs: Arc<Runs>,
+        tools: Arc<Servers>,
+        settings: ProjectSettings,
+    ) -> Self {
         let sealed_store = runs.sealed_store.clone();
         Self {
             gateway,
@@ -148,6 +165,8 @@ impl Projects {
             sealed_store,
             settings: RwLock::new(settings),
             leases: Arc::default(),
+            tools,
+            approvals: Arc::default(),
         }
     }
 

@@ -8,7 +8,7 @@ use throughline_codec::dialects::stored::Stored;
 use throughline_gateway::plan::preview::Preview;
 use utoipa::ToSchema;
 
-use super::answer::RunContent;
+use super::answer::{RunContent, new_node};
 use super::context::NodeUse;
 use super::problem::Problem;
 use super::project::FIRST_BRANCH;
@@ -61,6 +61,7 @@ impl Projects {
         )?;
         let part =
             read_part(chat.message, chat.tool_results, chat.settings, self.stores_replies())?;
+        let part = self.offer_tools(part).await?;
         self.check_results(&seal, branch.head.as_deref(), &part).await?;
         let run = RunContent {
             project: project.id.clone(),
@@ -72,7 +73,7 @@ impl Projects {
         };
         let began = Instant::now();
         let (request, context) =
-            self.assemble(&seal, &run, part.request, Some(part.blocks)).await?;
+            self.assemble(&seal, &run, part.request, vec![new_node(part.blocks)]).await?;
         let assembly = began.elapsed();
         let incoming = self.incoming(caller, &run.provider, &seal);
         let accepted = Stored::accept(request, context.left_out, context.losses);

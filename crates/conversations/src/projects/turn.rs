@@ -9,6 +9,7 @@ use throughline_canonical::{Block, Fault, Loss, LossReason, LossSubject, Request
 use throughline_codec::dialects::stored::Stored;
 use throughline_codec::dialects::{ClientDialect, RequestParts};
 use throughline_gateway::unix_ms;
+use throughline_tools::ToolSet;
 use utoipa::ToSchema;
 
 use super::answer::{Answer, RunContent};
@@ -19,6 +20,7 @@ use super::ids::new_id;
 use super::locks::replaced_key;
 use super::problem::Problem;
 use super::project::{FIRST_BRANCH, check_name};
+use super::tools::{Resume, take_server_tools};
 use super::turn_settings::{MessageOption, TurnSettings};
 use super::{Caller, Projects};
 use crate::chat_seal::ChatSeal;
@@ -59,6 +61,9 @@ pub struct ChatRequest {
     pub client_request_id: Option<String>,
     /// Creates a branch if the provider or the model differs.
     pub auto_branch: bool,
+    /// Decisions about calls that wait, as AG-UI clients send them. The run that waits goes on, and
+    /// everything else but the branch is ignored.
+    pub resume: Vec<Resume>,
     /// Settings of the request: `thinking`, `tools`, `max_tokens` and others, as in `/ndjson/chat`, and
     /// `store`: whether the provider stores the reply, if it can.
     #[serde(flatten)]
@@ -168,6 +173,10 @@ pub(super) struct UserPart {
     pub(super) request: Request,
     /// The settings, as they were sent.
     pub(super) settings: Map<String, Value>,
+    /// The names of MCP servers and of their tools.
+    pub(super) server_tools: Vec<String>,
+    /// These tools, once they are found.
+    pub(super) tools: ToolSet,
 }
 
 /// What a new run needs to know.
@@ -213,6 +222,7 @@ impl Projects {
         check_head(&branch, chat.expected_head.as_deref())?;
         let part =
             read_part(chat.message, chat.tool_results, chat.settings, self.stores_replies())?;
+        let part = self.offer_tools(part).await?;
         self.check_results(&seal, branch.head.as_deref(), &part).await?;
         let user = user_node(&seal, &project, &branch, branch.head.clone(), &part);
         let new = NewRun {
@@ -260,6 +270,7 @@ impl Projects {
         )?;
         let settings = settings_or_those_of(&seal, &node, edit.settings)?;
         let part = read_part(edit.message, Vec::new(), settings, self.stores_replies())?;
+        let part = self.offer_tools(part).await?;
         self.check_results(&seal, node.parent.as_deref(), &part).await?;
         let name = edit.branch.unwrap_or_else(|| format!("edit-{}", &new_id("")[9..17]));
         let mut branch = self.new_branch(&project, &name, lock, node.parent.clone())?;
@@ -312,6 +323,7 @@ impl Projects {
         let settings = settings_or_those_of(&seal, &user, again.settings)?;
         let part =
             UserPart { blocks: Vec::new(), ..read_settings(settings, self.stores_replies())? };
+        let part = self.offer_tools(part).await?;
         let new = NewRun {
             seal,
             project: &project,
@@ -339,7 +351,7 @@ impl Projects {
         run.map(|run| self.started(&run)).transpose()
     }
 
-    fn started(&self, run: &Run) -> Result<StartedRun, Problem> {
+    pub(super) fn started(&self, run: &Run) -> Result<StartedRun, Problem> {
         let content = self.run_content(run)?;
         Ok(StartedRun {
             run_id: run.id.clone(),
@@ -406,8 +418,9 @@ impl Projects {
             node_id: content.node.clone(),
             branch: content.branch_name.clone(),
         };
-        let answer =
-            Answer::new(Arc::clone(self), new.seal, &run, content, self.settings().retention);
+        let retention = self.settings().retention;
+        let answer = Answer::new(Arc::clone(self), new.seal, &run, content, retention)
+            .with_tools(part.tools);
         answer.spawn(caller.clone(), part.request, permit);
         Ok(started)
     }
@@ -452,10 +465,17 @@ impl Projects {
         let is_called = |result: &str| {
             blocks.iter().any(|block| matches!(block, Block::ToolCall { id, .. } if id == result))
         };
-        match results.into_iter().find(|result| !is_called(result)) {
+        let is_answered = |result: &str| {
+            blocks.iter().any(|block| matches!(block, Block::ToolResult { id, .. } if id == result))
+        };
+        if let Some(unknown) = results.iter().find(|result| !is_called(result)) {
+            let wrong = format!("the newest answer has no call `{unknown}`");
+            return Err(Problem::invalid("toolResults", wrong));
+        }
+        match results.iter().find(|result| is_answered(result)) {
             None => Ok(()),
-            Some(unknown) => {
-                let wrong = format!("the newest answer has no call `{unknown}`");
+            Some(answered) => {
+                let wrong = format!("the server has the result of the call `{answered}` already");
                 Err(Problem::invalid("toolResults", wrong))
             }
         }
@@ -682,6 +702,7 @@ fn read_request(
         }
     }
     let mut body = settings.clone();
+    let server_tools = take_server_tools(&mut body);
     let store = match body.remove("store") {
         None | Some(Value::Null) => store,
         Some(Value::Bool(store)) => store,
@@ -701,6 +722,8 @@ fn read_request(
     })?;
     // A member that no code reads is a mistake of the caller, and its loss would not be noticed.
     if accepted.losses.contains(&UNKNOWN_MEMBER) {
+        let mut settings = settings;
+        take_server_tools(&mut settings);
         return Err(unknown_setting(&settings));
     }
     if accepted.losses.contains(&UNKNOWN_BLOCK) {
@@ -711,7 +734,8 @@ fn read_request(
     let messages = std::mem::take(&mut accepted.request.messages);
     let blocks: Vec<Block> = messages.into_iter().flat_map(|message| message.content).collect();
     check_blocks(&blocks)?;
-    Ok(UserPart { blocks, request: accepted.request, settings })
+    let (request, tools) = (accepted.request, ToolSet::default());
+    Ok(UserPart { blocks, request, settings, server_tools, tools })
 }
 
 /// Refuses what only a model says, and a message that says nothing.

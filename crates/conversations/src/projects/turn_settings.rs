@@ -13,7 +13,7 @@ pub(super) struct TurnSettings {
     /// How much the model thinks, in the word of other APIs.
     reasoning_effort: Option<EffortOption>,
     /// The tools that the model may call.
-    tools: Option<Vec<ToolOption>>,
+    tools: Option<Vec<AnyTool>>,
     /// Whether it may or must call one.
     tool_choice: Option<ToolChoiceOption>,
     /// Whether it may call several at once.
@@ -106,6 +106,17 @@ enum ShowOption {
     Full,
     Summary,
     Hidden,
+}
+
+/// A tool that the server runs, or one that the client runs.
+#[derive(ToSchema)]
+#[serde(untagged)]
+#[allow(dead_code, reason = "describes a setting")]
+enum AnyTool {
+    /// The name of an MCP server, or `server/tool`.
+    OfServer(String),
+    /// A tool of the client.
+    OfClient(ToolOption),
 }
 
 /// A tool.

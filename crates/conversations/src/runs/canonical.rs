@@ -13,11 +13,11 @@ use throughline_canonical::{EndReason, Event, Fault, FaultKind, Reply};
 use throughline_codec::pacing::Pacing;
 use throughline_gateway::reply::events::{TurnEvent, TurnEvents};
 use throughline_gateway::thinking::store::{StoreError, StoreFuture};
-use throughline_gateway::turn::turn_reply::{FinishedReply, ReplyHead, UnreadReply};
+use throughline_gateway::turn::turn_reply::{FinishedReply, UnreadReply};
 use tokio::time::{Instant, sleep, sleep_until};
 use tracing::Instrument;
 
-pub use super::event_log::EMPTY_REPLY;
+pub use super::event_log::{EMPTY_REPLY, FinishedRound};
 use super::event_log::{EventLog, PacedLog};
 use super::log::{Entry, LiveRun};
 use super::{Appended, Runs, Written, catch_panic};
@@ -53,8 +53,8 @@ pub struct Driven {
     pub cut_blocks: Vec<usize>,
     /// How the run ended.
     pub status: RunStatus,
-    /// The facts about the turn; `None` if its reply never began, or if its process died.
-    pub head: Option<ReplyHead>,
+    /// The rounds of a tool loop after which the server ran calls.
+    pub rounds: Vec<FinishedRound>,
 }
 
 /// Stores the end of a run.
@@ -78,34 +78,14 @@ enum Pumped {
 }
 
 impl CanonicalRun {
-    /// Runs a turn to its end. Returns `None` if the run is not this process's any more.
-    pub async fn drive(
-        &self,
-        turn: impl Future<Output = Result<UnreadReply, Box<FinishedReply>>>,
-        store_end: &dyn StoreEnd,
-    ) -> Option<Driven> {
-        let begun = tokio::select! {
-            begun = turn => begun,
-            () = self.live.stopped() => return self.cancel(store_end).await,
-        };
-        match begun {
-            Ok(reply) => self.drive_reply(reply, store_end).await,
-            Err(finished) => {
-                let span = finished.span();
-                self.fail(fault_of(*finished), store_end).instrument(span).await
-            }
-        }
-    }
-
-    /// As [`Self::drive`], for a reply that has begun.
+    /// Writes a reply to its end. Returns `None` if the run is not this process's any more.
     pub async fn drive_reply(
         &self,
         reply: UnreadReply,
         store_end: &dyn StoreEnd,
     ) -> Option<Driven> {
         let (head, events) = reply.into_events();
-        let span = head.span();
-        self.drive_events(stream_of(events), Some(head), store_end).instrument(span).await
+        self.drive_events(stream_of(events), store_end).instrument(head.span()).await
     }
 
     /// Does the work of this run. If it panics, the run ends as an error, with what had arrived: no other
@@ -119,7 +99,7 @@ impl CanonicalRun {
             log.add(&Event::Fault(Fault::new(FaultKind::Internal, PANICKED)));
             log.end(EndReason::Failed);
         }
-        if catch_panic(self.finish(log, None, store_end)).await.is_err() {
+        if catch_panic(self.finish(log, store_end)).await.is_err() {
             // The answer cannot be stored.
             self.runs.end_without_content(&self.live).await;
             self.live.publish();
@@ -131,14 +111,14 @@ impl CanonicalRun {
         let mut log = EventLog::default();
         log.add(&Event::Fault(fault));
         log.end(EndReason::Failed);
-        self.finish(log, None, store_end).await
+        self.finish(log, store_end).await
     }
 
     /// Ends a run that was stopped before its reply began.
     pub async fn cancel(&self, store_end: &dyn StoreEnd) -> Option<Driven> {
         let mut log = EventLog::default();
         log.end(EndReason::cancelled());
-        self.finish(log, None, store_end).await
+        self.finish(log, store_end).await
     }
 
     /// Ends a run whose process died, with the events that had arrived. `fault` is used if they do
@@ -152,13 +132,13 @@ impl CanonicalRun {
             self.runs.stored_entries(&self.live.id, None, self.live.seal.as_deref()).await?;
         let log = left_log(&entries, fault);
         self.live.restore(entries);
-        Ok(self.finish(log, None, store_end).await)
+        Ok(self.finish(log, store_end).await)
     }
 
+    /// Writes events into the log, to their end.
     pub(crate) async fn drive_events(
         &self,
         events: impl Stream<Item = Vec<TurnEvent>>,
-        head: Option<ReplyHead>,
         store_end: &dyn StoreEnd,
     ) -> Option<Driven> {
         let mut events = Box::pin(events);
@@ -174,7 +154,7 @@ impl CanonicalRun {
             }
             Pumped::Fenced => return None,
         }
-        let driven = self.finish(paced.log, head, store_end).await;
+        let driven = self.finish(paced.log, store_end).await;
         if pumped == Pumped::Ended {
             // The provider may say more after the last event. The turn is recorded when it is done.
             while events.next().await.is_some() {}
@@ -219,19 +199,13 @@ impl CanonicalRun {
     }
 
     /// Shows what came before the end, stores the end, and then shows it.
-    async fn finish(
-        &self,
-        mut log: EventLog,
-        head: Option<ReplyHead>,
-        store_end: &dyn StoreEnd,
-    ) -> Option<Driven> {
+    async fn finish(&self, mut log: EventLog, store_end: &dyn StoreEnd) -> Option<Driven> {
         let (entries, end) = log.take_entries();
         // A log that is too long has been ended for that.
         if self.runs.append(&self.live, entries).await == Appended::Fenced {
             return None;
         }
-        let (reply, cut_blocks) = log.into_reply();
-        let driven = Driven { status: status_of(&reply), reply, cut_blocks, head };
+        let driven = log.into_driven();
         self.live.push(end);
         let shown = Instant::now() + MAX_END_WAIT;
         while !self.try_store_end(&driven, store_end).await? {
@@ -267,8 +241,7 @@ impl CanonicalRun {
 
 /// The result of a run whose process died, from the events that had arrived.
 pub fn left_reply(entries: &[Entry], fault: Fault) -> Driven {
-    let (reply, cut_blocks) = left_log(entries, fault).into_reply();
-    Driven { status: status_of(&reply), reply, cut_blocks, head: None }
+    left_log(entries, fault).into_driven()
 }
 
 /// The log of a run whose process died. `fault` is used if it does not say how it ended.
@@ -288,24 +261,12 @@ fn stream_of(events: TurnEvents) -> impl Stream<Item = Vec<TurnEvent>> {
 }
 
 /// The fault of a turn whose reply never began.
-fn fault_of(finished: FinishedReply) -> Fault {
+pub(crate) fn fault_of(finished: FinishedReply) -> Fault {
     let status = finished.reply.status().as_u16();
     finished.fault.unwrap_or_else(|| {
         let what = format!("the backend refused the request with status {status}");
         Fault::new(FaultKind::Unreachable, what)
     })
-}
-
-/// How a run with this reply ended.
-fn status_of(reply: &Reply) -> RunStatus {
-    match (&reply.fault, &reply.reason) {
-        (_, None | Some(EndReason::Cut)) => RunStatus::Interrupted,
-        (Some(fault), _) if fault.code.as_deref() == Some(EMPTY_REPLY) => RunStatus::Error,
-        (Some(fault), _) if fault.kind == FaultKind::Unreachable => RunStatus::Interrupted,
-        (Some(_), _) | (_, Some(EndReason::Failed)) => RunStatus::Error,
-        (None, Some(reason)) if reason.is_cancelled() => RunStatus::Cancelled,
-        (None, Some(_)) => RunStatus::Completed,
-    }
 }
 
 #[cfg(test)]
@@ -376,7 +337,7 @@ pub(crate) mod tests {
             let batches = batches
                 .into_iter()
                 .map(|batch| batch.into_iter().map(TurnEvent::Event).collect::<Vec<TurnEvent>>());
-            self.run.drive_events(stream::iter(batches), None, self).await.unwrap()
+            self.run.drive_events(stream::iter(batches), self).await.unwrap()
         }
     }
 
@@ -470,7 +431,7 @@ pub(crate) mod tests {
             live.stop();
             pending().await
         }));
-        let driven = trial.run.drive_events(events, None, &trial).await.unwrap();
+        let driven = trial.run.drive_events(events, &trial).await.unwrap();
         let shown = [text_started(0), text(0, "No full stop"), ended(EndReason::cancelled())];
         assert_eq!(trial.shown(), shown);
         assert_eq!((driven.status, driven.cut_blocks), (RunStatus::Cancelled, vec![0]));
@@ -486,7 +447,7 @@ pub(crate) mod tests {
         let events = stream::once(async { first }).chain(stream::pending());
         let mut entries = Box::pin(trial.run.live.follow(None).skip(1));
         tokio::select! {
-            _ = trial.run.drive_events(events, None, &trial) => unreachable!(),
+            _ = trial.run.drive_events(events, &trial) => unreachable!(),
             entry = entries.next() => assert!(entry.unwrap().text.contains("Hi")),
         }
     }
@@ -499,7 +460,7 @@ pub(crate) mod tests {
         let events = stream::once(async { events }).chain(stream::pending());
         let mut entries = Box::pin(trial.run.live.follow(None).skip(1));
         tokio::select! {
-            _ = trial.run.drive_events(events, None, &trial) => unreachable!(),
+            _ = trial.run.drive_events(events, &trial) => unreachable!(),
             entry = entries.next() => assert!(entry.is_some()),
         }
         // The process is gone. Another one takes the run over.
@@ -525,7 +486,7 @@ pub(crate) mod tests {
         let store = Arc::new(InMemory::default());
         let trial = Trial::begin(&store, 1, Pacing::IMMEDIATE).await;
         let work = async {
-            trial.run.drive_events(panicking(), None, &trial).await;
+            trial.run.drive_events(panicking(), &trial).await;
         };
         trial.run.guard(work, &trial).await;
         let fault = Fault::new(FaultKind::Internal, PANICKED);
@@ -548,7 +509,7 @@ pub(crate) mod tests {
         let store = Arc::new(InMemory::default());
         let trial = Trial::begin(&store, 1, Pacing::IMMEDIATE).await;
         let work = async {
-            trial.run.drive_events(panicking(), None, &trial).await;
+            trial.run.drive_events(panicking(), &trial).await;
         };
         trial.run.guard(work, &Panicking).await;
         assert!(matches!(trial.shown().last(), Some(Event::Ended { reason: EndReason::Failed })));

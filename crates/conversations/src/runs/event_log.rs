@@ -1,7 +1,7 @@
 //! Turns canonical events into entries of a log: joins deltas, numbers the entries, folds the reply
 //! and completes the end.
 
-use throughline_canonical::{Block, EndReason, Event, Fault, FaultKind, Fold, Reply};
+use throughline_canonical::{Block, EndReason, Event, Fault, FaultKind, Fold, Reply, RoundFacts};
 use throughline_codec::dialects::fault_of_end;
 use throughline_codec::dialects::resumable::LogOutline;
 use throughline_codec::pacing::{Pacer, Pacing};
@@ -9,7 +9,9 @@ use throughline_gateway::reply::events::TurnEvent;
 use throughline_gateway::shutdown;
 use tokio::time::Instant;
 
+use super::canonical::Driven;
 use super::log::Entry;
+use crate::store::RunStatus;
 
 /// The code of the fault of a reply without content.
 pub const EMPTY_REPLY: &str = "empty_reply";
@@ -59,12 +61,38 @@ impl PacedLog {
     }
 }
 
+/// The words for a call whose result is not known.
+const MAY_HAVE_RUN: &str = "this call was interrupted; it may have run, and it was not run again";
+/// The words for a call that was never made.
+const NOT_RUN: &str = "the run ended before this call was made; it was not run";
+
+/// A round of a tool loop that the model has finished.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FinishedRound {
+    /// The position of its first block in the reply.
+    pub start: usize,
+    /// What is known about it.
+    pub facts: RoundFacts,
+}
+
+/// A call that the server runs and that has no result yet.
+struct OpenCall {
+    id: String,
+    /// Whether it was made.
+    is_started: bool,
+}
+
 /// The canonical events of a run as entries, and the reply that they form.
 #[derive(Default)]
 pub(super) struct EventLog {
     fold: Fold,
     /// Open blocks: index in the stream, position in the reply.
     open: Vec<(u32, usize)>,
+    /// Calls of a tool loop without a result.
+    calls: Vec<OpenCall>,
+    rounds: Vec<FinishedRound>,
+    /// The position of the first block of the present round.
+    round_start: usize,
     /// Which entries every reader needs.
     outline: LogOutline,
     /// The number of the last entry.
@@ -94,6 +122,9 @@ impl EventLog {
         if self.has_ended {
             return;
         }
+        if matches!(event, Event::Fault(_) | Event::Ended { .. }) {
+            self.close_calls();
+        }
         if let Event::BlockStarted { index, .. } = event
             && self.open.iter().any(|(open, _)| open == index)
         {
@@ -101,6 +132,24 @@ impl EventLog {
             self.write(&Event::BlockEnded { index: *index });
         }
         self.write(event);
+    }
+
+    /// Gives every call of the tool loop its result, however the run ends: history must say that a call
+    /// may have run, and no call may be run again.
+    fn close_calls(&mut self) {
+        for OpenCall { id, is_started } in std::mem::take(&mut self.calls) {
+            let name = self.fold.reply().content.iter().find_map(|block| match block {
+                Block::ToolCall { id: own, name, .. } if *own == id => Some(name.clone()),
+                _ => None,
+            });
+            let text = if is_started { MAY_HAVE_RUN } else { NOT_RUN };
+            self.write(&Event::ToolResult {
+                id: id.into(),
+                name: name.unwrap_or_default().into(),
+                content: vec![Block::text(text)],
+                is_error: true,
+            });
+        }
     }
 
     fn write(&mut self, event: &Event<'_>) {
@@ -114,6 +163,21 @@ impl EventLog {
 
     fn record(&mut self, event: &Event<'_>) {
         match event {
+            Event::RoundEnded(facts) => {
+                let open = |id: &String| OpenCall { id: id.clone(), is_started: false };
+                self.calls = facts.calls.iter().map(open).collect();
+                self.rounds
+                    .push(FinishedRound { start: self.round_start, facts: (**facts).clone() });
+            }
+            Event::ToolStarted { id } => {
+                for call in self.calls.iter_mut().filter(|call| call.id == **id) {
+                    call.is_started = true;
+                }
+            }
+            Event::ToolResult { id, .. } => {
+                self.calls.retain(|call| call.id != **id);
+                self.round_start = self.fold.reply().content.len() + 1;
+            }
             Event::BlockStarted { index, .. } => {
                 self.open.push((*index, self.fold.reply().content.len()));
             }
@@ -140,7 +204,9 @@ impl EventLog {
                 reason
             }
         };
-        let broken = matches!(reason, EndReason::Failed | EndReason::Cut) || reason.is_cancelled();
+        let broken = matches!(reason, EndReason::Failed | EndReason::Cut)
+            || reason.is_cancelled()
+            || reason.is_timeout();
         if !broken {
             for (index, _) in std::mem::take(&mut self.open) {
                 self.add(&Event::BlockEnded { index });
@@ -167,10 +233,11 @@ impl EventLog {
         (entries, end)
     }
 
-    /// The reply, and the positions of blocks that were cut.
-    pub(super) fn into_reply(self) -> (Reply, Vec<usize>) {
+    /// The result of the run.
+    pub(super) fn into_driven(self) -> Driven {
         let cut_blocks = self.open.into_iter().map(|(_, position)| position).collect();
-        (self.fold.finish(), cut_blocks)
+        let reply = self.fold.finish();
+        Driven { status: status_of(&reply), reply, cut_blocks, rounds: self.rounds }
     }
 }
 
@@ -186,4 +253,17 @@ pub(crate) fn has_content(blocks: &[Block]) -> bool {
         Block::Thinking { text, signature } => !text.is_empty() || signature.is_some(),
         _ => true,
     })
+}
+
+/// How a run with this reply ended.
+fn status_of(reply: &Reply) -> RunStatus {
+    match (&reply.fault, &reply.reason) {
+        (_, None | Some(EndReason::Cut)) => RunStatus::Interrupted,
+        (Some(fault), _) if fault.code.as_deref() == Some(EMPTY_REPLY) => RunStatus::Error,
+        (Some(fault), _) if fault.kind == FaultKind::Unreachable => RunStatus::Interrupted,
+        (Some(_), _) | (_, Some(EndReason::Failed)) => RunStatus::Error,
+        (None, Some(reason)) if reason.is_cancelled() => RunStatus::Cancelled,
+        (None, Some(reason)) if reason.is_timeout() => RunStatus::Interrupted,
+        (None, Some(_)) => RunStatus::Completed,
+    }
 }

@@ -102,7 +102,7 @@ impl LiveRun {
     }
 
     /// All entries, also those that readers do not see.
-    pub(super) fn entries(&self) -> Vec<Entry> {
+    pub(crate) fn entries(&self) -> Vec<Entry> {
         self.log.lock().entries.clone()
     }
 

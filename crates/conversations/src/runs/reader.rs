@@ -19,7 +19,7 @@ use http_body::Frame;
 use http_body_util::combinators::UnsyncBoxBody;
 use serde_json::{Map, Value};
 use throughline_canonical::{EndReason, Event, Fault, FaultKind};
-use throughline_codec::dialects::resumable::{LogCursor, ResumableReply};
+use throughline_codec::dialects::resumable::{LogCursor, ReplyFormat, ResumableReply};
 use throughline_gateway::Gateway;
 use throughline_gateway::upstream::BoxError;
 use tokio::sync::mpsc;
@@ -222,6 +222,12 @@ impl RunReader {
         let start = out.len();
         self.reply.push(number, event, out);
         match event {
+            // For the client the run ends here. It reads on when a person has decided.
+            Event::ApprovalNeeded { .. }
+                if self.reply.format() == ReplyFormat::AgUi && out.len() > start =>
+            {
+                self.progress = Progress::Ended;
+            }
             Event::Fault(fault) => self.is_empty = fault.code.as_deref() == Some(EMPTY_REPLY),
             Event::Ended { reason } => {
                 self.progress = Progress::Ended;

@@ -214,7 +214,12 @@ impl Relay {
                 self.fold.push(&event);
                 out(&event);
             }
-            Event::Transformed { .. } => {}
+            Event::Transformed { .. }
+            // Providers do not run the tools of conversations.
+            | Event::RoundEnded(_)
+            | Event::ToolStarted { .. }
+            | Event::ApprovalNeeded { .. }
+            | Event::ToolResult { .. } => {}
         }
     }
 

@@ -10,6 +10,7 @@ use throughline_backends::sqlite::{DatabaseFault, SqliteConversations, SqliteSto
 use throughline_codec::dialects;
 use throughline_gateway::backend::{Auth, join_url};
 use throughline_gateway::upstream::{Client, whole};
+use throughline_tools::{ServerView, Servers};
 
 use super::{Failure, load, print};
 use crate::config::{Backend, Config, Dialect, Overrides, StoreUrl};
@@ -51,6 +52,7 @@ pub async fn run(explicit: Option<&Path>) -> Result<(), Failure> {
     for backend in &config.backends {
         findings.push(check_backend(backend).await);
     }
+    findings.extend(check_tools(&config).await);
     let mut failures = 0;
     for finding in &findings {
         let label = if finding.ok { "ok  " } else { "FAIL" };
@@ -65,6 +67,26 @@ pub async fn run(explicit: Option<&Path>) -> Result<(), Failure> {
         1 => Err(Failure::Failed("one check failed".into())),
         count => Err(Failure::Failed(format!("{count} checks failed"))),
     }
+}
+
+/// Starts or connects to each MCP server, and asks for its tools.
+async fn check_tools(config: &Config) -> Vec<Finding> {
+    let servers = Servers::new(config.mcp.clone());
+    let finding = |view: ServerView| match view.error {
+        Some(error) => failed(
+            format!("MCP server `{}`", view.name),
+            format!("{error}; check its `command` or `url`"),
+        ),
+        None => ok(format!(
+            "MCP server `{}` speaks version {} and has {} tools",
+            view.name,
+            view.protocol.unwrap_or_default(),
+            view.tools.len()
+        )),
+    };
+    let findings = servers.views().await.into_iter().map(finding).collect();
+    servers.close().await;
+    findings
 }
 
 fn check_data_dir(config: &Config) -> Finding {

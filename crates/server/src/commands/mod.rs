@@ -43,6 +43,7 @@ pub async fn run(command: Command) -> Result<(), Failure> {
     match command {
         Command::Serve(options) => serve::run(options).await,
         Command::Simulate(options) => simulate::run(options).await,
+        Command::SimulateMcp(options) => simulate::run_mcp(options).await,
         Command::Backends(remote) => remote::backends(&remote).await,
         Command::Switch { name, remote } => remote::switch(&remote, &name).await,
         Command::Stats { lineage, remote } => remote::stats(&remote, lineage.as_deref()).await,

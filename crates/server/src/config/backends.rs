@@ -27,7 +27,7 @@ pub(super) fn read(top: Section<'_>, env: &Environment, report: &mut Report<'_>)
     for section in top.tables("backend") {
         let name: Option<LocatedText> = section.required("name", report);
         if let Some(name) = &name {
-            check_name(name, &names, report);
+            check_name("backends", name, &names, report);
             names.push(name.clone());
         }
         let name = name.map(|name| name.text).unwrap_or_default();
@@ -144,7 +144,13 @@ fn read_one(
     }
 }
 
-fn check_name(name: &LocatedText, earlier: &[LocatedText], report: &mut Report<'_>) {
+/// Checks the name of a table in a list. `what` says what the tables are.
+pub(super) fn check_name(
+    what: &str,
+    name: &LocatedText,
+    earlier: &[LocatedText],
+    report: &mut Report<'_>,
+) {
     let letter =
         |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"_-".contains(&byte);
     if !name.text.bytes().all(letter) {
@@ -155,7 +161,7 @@ fn check_name(name: &LocatedText, earlier: &[LocatedText], report: &mut Report<'
         report.add(&name.position, problem.did_you_mean(fits.then_some(lower.as_str())));
     }
     if let Some(first) = earlier.iter().find(|other| other.text == name.text) {
-        let message = format!("two backends are named {}", shown(&name.text));
+        let message = format!("two {what} are named {}", shown(&name.text));
         let hint = format!("the first is at {}", report.refer(&first.position));
         report.add(&name.position, Problem::new(message).expected("a unique name").hint(hint));
     }

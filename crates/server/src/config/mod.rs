@@ -18,6 +18,7 @@ mod document;
 mod env;
 mod keys;
 mod mask;
+mod mcp;
 mod models;
 mod paths;
 mod read;

@@ -14,7 +14,7 @@ use super::document::{Node, Position};
 use super::paths::{self, Environment, Source};
 use super::settings::{Config, DebugLog, Log, Store, StoreUrl};
 use super::values::{LocatedText, MaybeDuration, PaceValue, Section, Size};
-use super::{address, backends, defaults_from_env, env, keys, models, routes};
+use super::{address, backends, defaults_from_env, env, keys, mcp, models, routes};
 
 /// Values from the command line; they override environment and file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -71,6 +71,8 @@ fn read_tree(
     backends::check_default(&route.default, &backends, top, env, report);
     notes.extend(backends::notes(&backends, env));
     notes.extend(routes::notes(&route, &backends));
+    let (mcp, mcp_notes) = mcp::read(top, env, report);
+    notes.extend(mcp_notes);
     let data_dir = data_dir(top, overrides.data_dir.as_deref(), env, report);
     Config {
         listen: listen(top, report),
@@ -102,6 +104,8 @@ fn read_tree(
             registration: users.choice("registration", report),
         },
         projects: routes::read_projects(top, report),
+        mcp,
+        tools: mcp::read_limits(top, report),
         runs: read_runs(top, report),
         limits: Limits {
             body: limits.value::<Size>("body", report).in_memory(),

@@ -9,10 +9,12 @@ use throughline_codec::dialects::{self, UpstreamDialect, anthropic};
 use throughline_conversations::front_doors::RunSettings;
 use throughline_conversations::projects::{PreviousResponse, ProjectMode};
 use throughline_conversations::sealed_store::Retention;
+use throughline_conversations::tool_loop;
 use throughline_conversations::users::UserSettings;
 use throughline_gateway::backend::{Auth, Cache, Compat, RawText, Replay, Timeouts};
 use throughline_gateway::route::Routes;
 use throughline_gateway::settings::{Limits, Thinking};
+use throughline_tools::ServerConfig;
 
 use super::paths::Source;
 
@@ -54,6 +56,10 @@ pub struct Config {
     pub users: UserSettings,
     /// Defaults of new projects.
     pub projects: ProjectDefaults,
+    /// MCP servers whose tools models may call.
+    pub mcp: Vec<ServerConfig>,
+    /// The limits of tool loops.
+    pub tools: tool_loop::Limits,
     /// How replies of front ends are logged, paced and read.
     pub runs: RunSettings,
     /// Limits for requests.

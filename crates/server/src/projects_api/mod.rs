@@ -2,7 +2,7 @@
 //! does the work.
 //!
 //! - `call` reads requests and writes errors, `visitor` finds out who sends them;
-//! - `projects`, `branches`, `nodes`, `turns`, `runs`, `providers`, `accounts`, `members`: the handlers, by noun;
+//! - `projects`, `branches`, `nodes`, `turns`, `runs`, `tools`, `providers`, `accounts`, `members`: the handlers, by noun;
 //! - `stream` writes the events of a run in the format that the caller wants;
 //! - `openapi` describes all of them.
 
@@ -16,6 +16,7 @@ mod projects;
 mod providers;
 mod runs;
 mod stream;
+mod tools;
 mod turns;
 mod visitor;
 
@@ -38,6 +39,7 @@ pub fn routes() -> Router<Arc<App>> {
         .nest("/api/auth", auth_routes())
         .route("/api/users/{name}", get(accounts::user))
         .route("/api/providers", get(providers::list))
+        .route("/api/tools", get(tools::list))
         .route("/api/openapi.json", get(openapi::document))
         .route("/api/docs", get(openapi::page))
         .route("/api/docs/page.js", get(openapi::script))
@@ -75,6 +77,7 @@ fn run_routes() -> Router<Arc<App>> {
         .route("/{id}", get(runs::read))
         .route("/{id}/events", get(runs::events))
         .route("/{id}/stop", post(runs::stop))
+        .route("/{id}/approvals/{call}", post(tools::approve))
         .method_not_allowed_fallback(wrong_method)
         .fallback(unknown_path)
 }

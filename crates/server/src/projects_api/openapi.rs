@@ -7,7 +7,7 @@ use http::header;
 use utoipa::openapi::OpenApi as Document;
 use utoipa::{IntoResponses, OpenApi, ToSchema};
 
-use super::{accounts, branches, members, nodes, projects, providers, runs, turns};
+use super::{accounts, branches, members, nodes, projects, providers, runs, tools, turns};
 
 const PAGE: &str = include_str!("docs_page/page.html");
 const SCRIPT: &str = include_str!("docs_page/page.js");
@@ -52,6 +52,8 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; c
         runs::events,
         runs::stop,
         providers::list,
+        tools::list,
+        tools::approve,
         accounts::register,
         accounts::kdf,
         accounts::login,

@@ -102,6 +102,11 @@ impl Reading {
         Self { is_first: true, ..self }
     }
 
+    /// The same after all frames of an event.
+    pub(super) fn after_event(self, number: u64) -> Self {
+        Self { after: Some(LogCursor::after_event(number)), ..self }
+    }
+
     /// Opens the stream of a run.
     pub(super) async fn open(self, call: &Call, id: &str) -> Result<Response, Refusal> {
         let Self { format, after, kinds, is_first } = self;

@@ -43,6 +43,11 @@ pub(super) async fn chat(
     Body(chat): Body<ChatRequest>,
 ) -> Result<Response, Refusal> {
     let reading = Reading::read(&call)?;
+    if !chat.resume.is_empty() {
+        let resumed = call.projects().resume(&call.caller, &id, &chat).await?;
+        let response = reading.after_event(resumed.after).open(&call, &resumed.run.run_id).await?;
+        return Ok(with_names(response, &resumed.run));
+    }
     let started = call.projects().chat(&call.caller, &id, chat).await?;
     answer(&call, reading, &started).await
 }
@@ -141,11 +146,16 @@ pub(super) async fn preview(
 
 /// Answers with the events of a run, from the first one.
 async fn answer(call: &Call, reading: Reading, started: &StartedRun) -> Result<Response, Refusal> {
-    let mut response = reading.of_first().open(call, &started.run_id).await?;
+    let response = reading.of_first().open(call, &started.run_id).await?;
+    Ok(with_names(response, started))
+}
+
+/// Names the run and the node of an answer.
+fn with_names(mut response: Response, started: &StartedRun) -> Response {
     for (name, id) in [(RUN, &started.run_id), (NODE, &started.node_id)] {
         if let Ok(value) = HeaderValue::from_str(id) {
             response.headers_mut().insert(name, value);
         }
     }
-    Ok(response)
+    response
 }

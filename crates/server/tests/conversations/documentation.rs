@@ -1,4 +1,4 @@
-//! The examples of docs/conversations.md, the calls of docs/users.md, and the OpenAPI document.
+//! The examples of docs/conversations.md and docs/tools.md, the calls of docs/users.md, and the OpenAPI document.
 
 use std::process::Stdio;
 
@@ -15,10 +15,16 @@ const SEALED_KEY: &str = "BwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwc";
 const PAGE: &str = include_str!("../../../../docs/conversations.md");
 const USERS_PAGE: &str = include_str!("../../../../docs/users.md");
 
+const TOOLS_PAGE: &str = include_str!("../../../../docs/tools.md");
+
 /// The content of the first code block of this language.
 fn code_block(language: &str) -> &'static str {
+    code_block_of(PAGE, language)
+}
+
+fn code_block_of(page: &'static str, language: &str) -> &'static str {
     let start = format!("```{language}\n");
-    let block = PAGE.split(&start).nth(1).and_then(|rest| rest.split("```").next());
+    let block = page.split(&start).nth(1).and_then(|rest| rest.split("```").next());
     block.unwrap_or_else(|| panic!("no block of {language}"))
 }
 
@@ -101,6 +107,20 @@ async fn tutorial_works_with_curl() {
 }
 
 #[tokio::test]
+async fn tutorial_about_tools_works_with_curl() {
+    // The page names the program as users install it.
+    let config =
+        code_block_of(TOOLS_PAGE, "toml").replace("\"throughline\"", &format!("{BINARY:?}"));
+    let gateway = Gateway::start(BINARY, &config).await;
+    let script = code_block_of(TOOLS_PAGE, "sh");
+    let out = run_script("sh", &["-eu", "-c", script], &gateway).await;
+    assert!(out.contains(r#""modelName":"calc__add""#), "{out}");
+    assert_eq!(out.matches(r#""type":"tool_result""#).count(), 2, "{out}");
+    assert!(out.contains(r#""reason":"completed""#), "{out}");
+    assert!(!out.contains(r#""isError":true"#), "{out}");
+}
+
+#[tokio::test]
 async fn example_of_a_sealed_project_works_with_curl() {
     let gateway = zero_config().await;
     let out = run_script("bash", &["-eu", "-c", code_block("bash")], &gateway).await;
@@ -143,7 +163,7 @@ async fn page_has_an_example_of_every_operation() {
             assert!(has_example, "{method} {path}");
         }
     }
-    assert_eq!(paths.len(), 31, "{:?}", paths.keys());
+    assert_eq!(paths.len(), 33, "{:?}", paths.keys());
 }
 
 #[tokio::test]

@@ -28,5 +28,6 @@ mod runs;
 mod sealed;
 mod swapped_rows;
 mod switching;
+mod tools;
 mod tutorial;
 mod two_writers;

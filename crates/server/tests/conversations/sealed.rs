@@ -247,6 +247,26 @@ async fn contents_of_managed_projects_are_not_stored_as_they_are() {
     }
 }
 
+#[tokio::test]
+async fn arguments_and_results_of_tools_are_sealed() {
+    let scenario = r#"
+[[step]]
+when = { contains = "use it" }
+say = [{ thinking = "thinkingmark" }, { tool = { name = "calc__echo", input = { text = "argumentmark" } } }]
+[[step]]
+when = { contains = "argumentmark" }
+say = [{ text = "answered" }]
+"#;
+    let settings = crate::tools::server("calc", &[], "");
+    let mut api = Api::with(&[ANTHROPIC], scenario, &settings).await;
+    let project = seal_project(&mut api, "t").await;
+    let lines = api.chat(&project, json!({"message": "use it", "tools": ["calc"]})).await;
+    assert_eq!(done(&lines)["reason"], "completed", "{lines:#?}");
+    let result = lines.iter().find(|line| line["type"] == "tool_result").expect("a result");
+    assert_eq!(result["content"], "argumentmark");
+    assert_eq!(stored_marks(&api), [""; 0]);
+}
+
 /// Covers: X-16
 #[tokio::test]
 async fn wrong_key_is_refused_and_nothing_is_stored() {

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use serde_json::{Value, json};
-use throughline_canonical::{Block, Fault, Message, Role};
+use throughline_canonical::{Block, Fault, Message, Role, WaitingCall};
 
 use crate::json::{Node, ObjectWriter};
 
@@ -60,6 +60,32 @@ pub(super) fn write_outcome(calls: &[RunCall], outcome: &mut ObjectWriter<'_>) {
                         "approved": {"type": "boolean"},
                         "result": {"description": "what the tool gave, where it has run"},
                     },
+                    "required": ["approved"],
+                },
+            })
+        })
+        .collect();
+    outcome.text("type", "interrupt").value("interrupts", &interrupts);
+}
+
+/// Writes the outcome of a run in which the server waits for a person before it runs calls.
+pub(super) fn write_waiting(calls: &[WaitingCall], outcome: &mut ObjectWriter<'_>) {
+    let interrupts: Value = calls
+        .iter()
+        .map(|call| {
+            let question = || format!("May `{}` be called?", call.name);
+            let mut properties = json!({"approved": {"type": "boolean"}});
+            if let Some(schema) = &call.schema {
+                properties["input"] = schema.clone();
+            }
+            json!({
+                "id": format!("{PREFIX}{}", call.id),
+                "reason": if call.message.is_some() { "input_required" } else { "tool_approval" },
+                "message": call.message.clone().unwrap_or_else(question),
+                "toolCallId": call.id,
+                "responseSchema": {
+                    "type": "object",
+                    "properties": properties,
                     "required": ["approved"],
                 },
             })

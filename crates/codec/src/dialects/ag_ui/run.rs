@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
-use throughline_canonical::{EndReason, Fault, Request, Usage};
+use throughline_canonical::{EndReason, Fault, Request, Usage, WaitingCall};
 
 use super::client_reply::frames::event;
 use super::errors;
@@ -148,6 +148,28 @@ impl Run {
             }
             outcome.end();
             write_usage(usage, model, event);
+        });
+    }
+
+    /// Ends the run because the server waits for a person. It goes on with the same id.
+    pub(super) fn interrupt(
+        &self,
+        waiting: &[WaitingCall],
+        report: &EndReport,
+        model: &str,
+        out: &mut Vec<u8>,
+    ) {
+        if let Some(state) = &self.state {
+            snapshot("STATE_SNAPSHOT", "snapshot", state, out);
+        }
+        event(out, |event| {
+            event.text("type", "RUN_FINISHED");
+            self.name(event);
+            event.object("result").text("finishReason", "tool_calls").end();
+            let mut outcome = event.object("outcome");
+            interrupts::write_waiting(waiting, &mut outcome);
+            outcome.end();
+            write_usage(&report.usage, model, event);
         });
     }
 

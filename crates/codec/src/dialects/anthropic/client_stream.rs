@@ -301,7 +301,14 @@ impl ReplyWriter for StreamWriter {
             Event::Ended { reason } => self.end(reason, out),
             // The gateway reports these: the indexes refer to the request that the provider
             // received, not to the client's.
-            Event::MessageStarted { .. } | Event::Transformed { .. } | Event::Lost { .. } => {}
+            Event::MessageStarted { .. }
+            | Event::Transformed { .. }
+            | Event::Lost { .. }
+            // Only conversations run tools.
+            | Event::RoundEnded(_)
+            | Event::ToolStarted { .. }
+            | Event::ApprovalNeeded { .. }
+            | Event::ToolResult { .. } => {}
         }
     }
 

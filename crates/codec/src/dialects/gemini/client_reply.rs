@@ -289,7 +289,14 @@ impl ReplyWriter for Writer {
             return;
         }
         match event {
-            Event::MessageStarted { .. } | Event::Transformed { .. } | Event::Lost { .. } => {}
+            Event::MessageStarted { .. }
+            | Event::Transformed { .. }
+            | Event::Lost { .. }
+            // Only conversations run tools.
+            | Event::RoundEnded(_)
+            | Event::ToolStarted { .. }
+            | Event::ApprovalNeeded { .. }
+            | Event::ToolResult { .. } => {}
             Event::BlockStarted { index, block } => self.start(*index, block, out),
             Event::BlockDelta { index, delta } => self.delta(*index, delta, out),
             Event::BlockEnded { index } => {

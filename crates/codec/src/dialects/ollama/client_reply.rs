@@ -246,7 +246,14 @@ impl ReplyWriter for Writer {
                 let why = details.explanation.as_deref().unwrap_or_default();
                 self.line(self.form.text, why, out);
             }
-            Event::MessageStarted { .. } | Event::Transformed { .. } | Event::Lost { .. } => {}
+            Event::MessageStarted { .. }
+            | Event::Transformed { .. }
+            | Event::Lost { .. }
+            // Only conversations run tools.
+            | Event::RoundEnded(_)
+            | Event::ToolStarted { .. }
+            | Event::ApprovalNeeded { .. }
+            | Event::ToolResult { .. } => {}
         }
     }
 

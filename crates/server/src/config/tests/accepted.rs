@@ -49,6 +49,8 @@ fn empty_file_has_all_defaults() {
             tool_thinking: ToolThinking::Auto,
         },
         reasoning_fields: vec![ReasoningField::Reasoning, ReasoningField::ReasoningContent],
+        mcp: Vec::new(),
+        tools: throughline_conversations::tool_loop::Limits::default(),
         projects: ProjectDefaults {
             provider: String::new(),
             model: String::new(),

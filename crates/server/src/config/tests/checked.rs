@@ -88,6 +88,26 @@ fn unknown_keys_have_a_suggestion() {
 }
 
 #[test]
+fn tool_servers_have_one_way_to_reach_them() {
+    each_has_one_mistake(&[
+        ("[[mcp]]\nname = 'a'", "this MCP server has neither `command` nor `url`"),
+        ("[[mcp]]\ncommand = ['x']", "`name`"),
+        ("[[mcp]]\nname = 'a'\ncommand = []", "`command` is empty"),
+        (
+            "[[mcp]]\nname = 'a'\ncommand = ['x']\nurl = 'http://127.0.0.1:1'",
+            "`url` is set together with `command`",
+        ),
+        ("[[mcp]]\nname = 'a'\nurl = 'nowhere'", "`nowhere`"),
+        ("[[mcp]]\nname = 'a'\ncommand = ['x']\ntoken_env = 'T'", "has no effect without `url`"),
+        ("[[mcp]]\nname = 'a'\nurl = 'http://h/mcp'\ntoken_env = 'sk-1'", "is not the name of"),
+        (
+            "[[mcp]]\nname = 'a'\ncommand = ['x']\n[[mcp]]\nname = 'a'\ncommand = ['x']",
+            "two MCP servers are named",
+        ),
+    ]);
+}
+
+#[test]
 fn every_planned_key_is_rejected() {
     for row in ROWS.iter().filter(|row| !row.available) {
         let whole = ROWS.iter().find(|section| section.path == row.section() && !section.available);

@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use throughline_canonical::{
-    BlockStart, Delta, EndReason, Event, Fault, FaultKind, Reply, Request, Show,
+    Block, BlockStart, Delta, EndReason, Event, Fault, FaultKind, Reply, Request, Show, WaitingCall,
 };
 
 use self::activity::Activity;
@@ -15,6 +15,7 @@ use self::frames::{About, border, delta, event};
 use super::interrupts::RunCall;
 use super::run::{ReasoningForm, Run};
 use super::{METADATA, REDACTED, REFUSAL};
+use crate::dialects::content_blocks::{self, result_text};
 use crate::dialects::shared::arguments::EMPTY_OBJECT;
 use crate::dialects::shared::hidden_reasoning::NOTICE;
 use crate::dialects::shared::keep_alive;
@@ -361,6 +362,34 @@ impl Writer {
         }
     }
 
+    /// Ends the run with interrupts, as the protocol wants. What comes later is a run of its own for
+    /// the client, with the same id.
+    fn interrupt(&mut self, waiting: &[WaitingCall], out: &mut Vec<u8>) {
+        if !self.run.modern {
+            return;
+        }
+        self.run.interrupt(waiting, &self.report, &self.model, out);
+        self.started = false;
+    }
+
+    /// Writes the result of a call that the server ran. It is a message, and what follows belongs to
+    /// a new assistant message.
+    fn result(&mut self, id: &str, content: &[Block], out: &mut Vec<u8>) {
+        self.calls.retain(|call| call.id != id);
+        self.assistant = None;
+        let message = self.message_id("result_");
+        let content = result_text(content)
+            .unwrap_or_else(|| content_blocks::result_content(content).to_string());
+        event(out, |event| {
+            event
+                .text("type", "TOOL_CALL_RESULT")
+                .text("messageId", &message)
+                .text("toolCallId", id)
+                .text("content", &content)
+                .text("role", "tool");
+        });
+    }
+
     fn fail(&mut self, fault: &Fault, out: &mut Vec<u8>) {
         self.ended = true;
         self.run.fail(fault, &self.report, &self.model, out);
@@ -420,8 +449,12 @@ impl ReplyWriter for Writer {
                     self.stop(position, out);
                 }
             }
+            Event::ApprovalNeeded { calls } => self.interrupt(calls, out),
+            Event::ToolResult { id, content, .. } => self.result(id, content, out),
             Event::Fault(fault) => self.fail(fault, out),
-            Event::MessageStarted { .. }
+            Event::RoundEnded(_)
+            | Event::ToolStarted { .. }
+            | Event::MessageStarted { .. }
             | Event::Transformed { .. }
             | Event::Usage(_)
             | Event::EndExplained(_)

@@ -3,9 +3,10 @@
 
 use serde_json::json;
 use throughline_canonical::{
-    BlockStart, Delta, EndReason, Event, Fault, FaultKind, Reply, Request, Show,
+    Block, BlockStart, Delta, EndReason, Event, Fault, FaultKind, Reply, Request, Show, WaitingCall,
 };
 
+use crate::dialects::content_blocks::result_content;
 use crate::dialects::shared::arguments::or_empty_object;
 use crate::dialects::shared::number::write_number;
 use crate::dialects::shared::open_blocks::OpenBlocks;
@@ -204,6 +205,50 @@ impl Writer {
         self.close(out);
     }
 
+    /// Writes calls that wait for a person.
+    fn waiting(&mut self, calls: &[WaitingCall], out: &mut Vec<u8>) {
+        out.extend_from_slice(b"{\"type\":\"approval_needed\",\"calls\":[");
+        for (number, call) in calls.iter().enumerate() {
+            if number > 0 {
+                out.push(b',');
+            }
+            out.extend_from_slice(b"{\"id\":");
+            quote_bytes(&call.id, out);
+            out.extend_from_slice(b",\"name\":");
+            quote_bytes(&call.name, out);
+            out.extend_from_slice(b",\"arguments\":");
+            write_arguments(&call.arguments, out);
+            if let Some(message) = &call.message {
+                out.extend_from_slice(b",\"message\":");
+                quote_bytes(message, out);
+            }
+            if let Some(schema) = &call.schema {
+                out.extend_from_slice(b",\"schema\":");
+                out.extend_from_slice(schema.to_string().as_bytes());
+            }
+            out.push(b'}');
+        }
+        out.push(b']');
+        self.close(out);
+    }
+
+    /// Writes the result of a call that the server ran.
+    fn result(&mut self, id: &str, name: &str, result: (&[Block], bool), out: &mut Vec<u8>) {
+        let (content, is_error) = result;
+        out.extend_from_slice(b"{\"type\":\"tool_result\",\"id\":");
+        quote_bytes(id, out);
+        out.extend_from_slice(b",\"name\":");
+        quote_bytes(name, out);
+        out.extend_from_slice(b",\"content\":");
+        out.extend_from_slice(result_content(content).to_string().as_bytes());
+        out.extend_from_slice(b",\"isError\":");
+        out.extend_from_slice(if is_error { b"true" } else { b"false" });
+        out.extend_from_slice(b",\"block\":");
+        write_number(self.blocks, out);
+        self.blocks += 1;
+        self.close(out);
+    }
+
     fn fault(&mut self, fault: &Fault, out: &mut Vec<u8>) {
         if self.failed.is_some() {
             return;
@@ -270,6 +315,7 @@ pub(super) fn done_word(
         (None, EndReason::Length) => "truncated",
         (None, EndReason::Refusal) => "completed",
         (None, reason) if reason.is_cancelled() => "cancelled",
+        (None, reason) if let Some(limit) = reason.limit() => limit,
         (None, _) if !answered => "empty",
         (None, _) => "completed",
     }
@@ -307,8 +353,14 @@ impl ReplyWriter for Writer {
             Event::BlockStarted { index, block } => self.start(*index, block, out),
             Event::BlockDelta { index, delta } => self.delta(*index, delta, out),
             Event::BlockEnded { index } => self.stop(*index, out),
+            Event::ApprovalNeeded { calls } => self.waiting(calls, out),
+            Event::ToolResult { id, name, content, is_error } => {
+                self.result(id, name, (content, *is_error), out);
+            }
             Event::Fault(fault) => self.fault(fault, out),
-            Event::Transformed { .. }
+            Event::RoundEnded(_)
+            | Event::ToolStarted { .. }
+            | Event::Transformed { .. }
             | Event::Usage(_)
             | Event::EndExplained(_)
             | Event::Lost { .. } => {}
@@ -327,6 +379,7 @@ impl ReplyWriter for Writer {
 
     /// The blocks keep their numbers, and the reply is not empty.
     fn omit(&mut self, event: &Event<'_>) {
+        self.blocks += usize::from(matches!(event, Event::ToolResult { .. }));
         if let Event::BlockStarted { block, .. } = event {
             self.blocks += usize::from(!matches!(block, BlockStart::Opaque { .. }));
             self.answered |= matches!(block, BlockStart::ToolCall { .. });

@@ -22,8 +22,9 @@ pub(super) fn write(writer: &Writer, reply: &Reply) -> Vec<u8> {
             }
             Block::Thinking { .. } | Block::Redacted { .. } => {}
             Block::ToolCall { .. } => called = true,
+            Block::ToolResult { .. } => {}
             // Only their provider can read them.
-            Block::ToolResult { .. } | Block::Media { .. } | Block::Opaque { .. } => continue,
+            Block::Media { .. } | Block::Opaque { .. } => continue,
         }
         blocks.push(content_blocks::write(block));
     }

@@ -461,7 +461,14 @@ impl ReplyWriter for Writer {
             Event::BlockEnded { index } => self.stop(*index, out),
             Event::EndExplained(details) => self.details.clone_from(details),
             Event::Fault(fault) => self.fault(fault, out),
-            Event::MessageStarted { .. } | Event::Transformed { .. } | Event::Lost { .. } => {}
+            Event::MessageStarted { .. }
+            | Event::Transformed { .. }
+            | Event::Lost { .. }
+            // Only conversations run tools.
+            | Event::RoundEnded(_)
+            | Event::ToolStarted { .. }
+            | Event::ApprovalNeeded { .. }
+            | Event::ToolResult { .. } => {}
         }
     }
 

@@ -414,7 +414,14 @@ impl ReplyWriter for Writer {
             Event::EndExplained(details) => self.details.clone_from(details),
             Event::Fault(fault) => self.fail(fault, out),
             Event::Ended { reason } => self.end(reason, out),
-            Event::MessageStarted { .. } | Event::Transformed { .. } | Event::Lost { .. } => {}
+            Event::MessageStarted { .. }
+            | Event::Transformed { .. }
+            | Event::Lost { .. }
+            // Only conversations run tools.
+            | Event::RoundEnded(_)
+            | Event::ToolStarted { .. }
+            | Event::ApprovalNeeded { .. }
+            | Event::ToolResult { .. } => {}
         }
     }
 

@@ -5,10 +5,12 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
 use throughline_canonical::{
-    BlockStart, Citation, Delta, EndReason, Event, Fault, Reply, Request, Show, Tool, Usage,
+    Block, BlockStart, Citation, Delta, EndReason, Event, Fault, Reply, Request, Show, Tool, Usage,
+    WaitingCall,
 };
 
 use self::step::{Part, PartKind};
+use crate::dialects::content_blocks::result_content;
 use crate::dialects::shared::keep_alive;
 use crate::dialects::shared::reply_end::{EndReport, fault_of_end, may_cut_a_call};
 use crate::dialects::{ReplyIdentity, ReplyWriter};
@@ -27,6 +29,8 @@ pub(super) struct Writer {
     parts: usize,
     sources: usize,
     called: bool,
+    /// Whether the results of calls were written: the next block begins another step.
+    step_is_over: bool,
     report: EndReport,
     state: Progress,
 }
@@ -115,6 +119,11 @@ impl Writer {
 
     fn start(&mut self, index: u32, block: &BlockStart<'_>, out: &mut Vec<u8>) {
         self.begin("", out);
+        if std::mem::take(&mut self.step_is_over) {
+            out.extend_from_slice(
+                b"data: {\"type\":\"finish-step\"}\n\ndata: {\"type\":\"start-step\"}\n\n",
+            );
+        }
         self.stop(index, out);
         // Parts keep the order of their starts, even if their text arrives later.
         for part in &mut self.open {
@@ -205,6 +214,46 @@ impl Writer {
         if let Some(mut call) = self.held.take() {
             call.end(out);
         }
+    }
+
+    /// Writes calls that wait for a person, as parts of our own: older clients refuse the chunk that
+    /// the newest ones have for this.
+    fn waiting(&mut self, calls: &[WaitingCall], out: &mut Vec<u8>) {
+        for call in calls {
+            let data = json!({"toolCallId": call.id, "toolName": call.name,
+                "arguments": call.arguments, "message": call.message, "schema": call.schema});
+            out.extend_from_slice(b"data: ");
+            let mut part = ObjectWriter::new(out);
+            part.text("type", "data-approval").text("id", &call.id).value("data", &data);
+            part.end();
+            out.extend_from_slice(b"\n\n");
+        }
+    }
+
+    /// Writes the result of a call that the server ran. What follows is another step.
+    fn result(&mut self, id: &str, name: &str, result: (&[Block], bool), out: &mut Vec<u8>) {
+        let (content, is_error) = result;
+        self.step_is_over = true;
+        self.called = false;
+        let content = result_content(content);
+        out.extend_from_slice(b"data: ");
+        let mut output = ObjectWriter::new(out);
+        match is_error {
+            true => {
+                let text = content.as_str().map_or_else(|| content.to_string(), str::to_owned);
+                output.text("type", "tool-output-error").text("toolCallId", id);
+                output.text("errorText", &text);
+            }
+            false => {
+                output.text("type", "tool-output-available").text("toolCallId", id);
+                output.value("output", &content);
+            }
+        }
+        if self.form.is_dynamic(name) {
+            output.raw("dynamic", b"true");
+        }
+        output.end();
+        out.extend_from_slice(b"\n\n");
     }
 
     fn fault(&mut self, fault: &Fault, out: &mut Vec<u8>) {
@@ -323,9 +372,15 @@ impl ReplyWriter for Writer {
             (Event::BlockStarted { index, block }, _) => self.start(*index, block, out),
             (Event::BlockDelta { index, delta }, _) => self.delta(*index, delta, out),
             (Event::BlockEnded { index }, _) => self.stop(*index, out),
+            (Event::ApprovalNeeded { calls }, _) => self.waiting(calls, out),
+            (Event::ToolResult { id, name, content, is_error }, _) => {
+                self.result(id, name, (content, *is_error), out);
+            }
             (Event::Fault(fault), _) => self.fault(fault, out),
             (
-                Event::Transformed { .. }
+                Event::RoundEnded(_)
+                | Event::ToolStarted { .. }
+                | Event::Transformed { .. }
                 | Event::Usage(_)
                 | Event::EndExplained(_)
                 | Event::Lost { .. },
