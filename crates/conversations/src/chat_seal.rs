@@ -45,6 +45,10 @@ pub enum Field {
     ThinkingSignature,
     /// Entries of the log of a run, by the number of the first.
     Log(u64),
+    /// An entry of the log of a room, by its number.
+    RoomEvent(u64),
+    /// A call of a webhook of a room.
+    Delivery,
 }
 
 impl Field {
@@ -59,7 +63,9 @@ impl Field {
             Self::RawResponse => "raw_response",
             Self::ThinkingContent => "thinking_content",
             Self::ThinkingSignature => "thinking_signature",
+            Self::Delivery => "delivery",
             Self::Log(first) => return Cow::Owned(format!("log {first}")),
+            Self::RoomEvent(number) => return Cow::Owned(format!("room {number}")),
         })
     }
 

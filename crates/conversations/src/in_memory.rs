@@ -9,10 +9,12 @@ use throughline_gateway::thinking::store::StoreError;
 use throughline_gateway::thinking::store::StoreFuture;
 use throughline_gateway::unix_ms;
 
+use crate::in_memory_rooms::Rooms;
 use crate::in_memory_users::Users;
 use crate::store::{
     Branch, Changed, Commit, Detail, LogPiece, Move, Node, NodeFacts, NodeStore, Outcome, Page,
     Piece, Project, ProjectStore, Reference, Run, RunEnd, RunStatus, RunStore, SealedUnder,
+    project_scope,
 };
 
 /// A conversation store in RAM.
@@ -39,6 +41,7 @@ pub(crate) struct Contents {
     reads: BTreeMap<String, u64>,
     /// The runs that a client has asked to stop.
     stops: BTreeSet<String>,
+    pub(crate) rooms: Rooms,
 }
 
 impl Contents {
@@ -54,7 +57,7 @@ impl Contents {
     }
 
     fn commit(&mut self, commit: Commit) -> Outcome {
-        let Commit { sealed_under, nodes, reference, moves, start, end } = commit;
+        let Commit { sealed_under, nodes, reference, moves, start, end, entries } = commit;
         // A repeated request finds its run, whatever has changed since.
         if let Some(run) = &start
             && let Some(name) = &run.name
@@ -95,7 +98,7 @@ impl Contents {
         for node in nodes {
             self.put(node);
         }
-        Outcome::Written
+        self.rooms.log(entries)
     }
 
     /// Adds a reference. Returns false if its project has a branch of this name.
@@ -221,16 +224,21 @@ impl Contents {
         }
         let branches: Vec<String> =
             self.branches(id).into_iter().map(|reference| reference.id).collect();
-        let is_on_branch =
-            |run: &Run| run.reference.as_ref().is_some_and(|branch| branches.contains(branch));
+        // Runs of rooms are on no branch.
+        let scope = project_scope(id);
+        let is_of_project = |run: &Run| {
+            run.scope == scope
+                || run.reference.as_ref().is_some_and(|branch| branches.contains(branch))
+        };
         let runs: Vec<String> =
-            self.runs.values().filter(|run| is_on_branch(run)).map(|run| run.id.clone()).collect();
+            self.runs.values().filter(|run| is_of_project(run)).map(|run| run.id.clone()).collect();
         for run in runs {
             self.remove_run(&run);
         }
         for branch in branches {
             self.references.remove(&branch);
         }
+        self.rooms.remove_of_project(id);
         self.projects.remove(id).is_some()
     }
 
@@ -302,7 +310,7 @@ pub(crate) fn ready<T: Send + 'static>(value: T) -> StoreFuture<'static, T> {
 }
 
 /// The entries of a sorted list that a page has.
-fn page<'a, T: Clone + 'a>(
+pub(crate) fn page<'a, T: Clone + 'a>(
     entries: impl Iterator<Item = (&'a str, &'a T)>,
     page: &Page,
     newest_first: bool,
@@ -416,7 +424,7 @@ impl NodeStore for InMemory {
 }
 
 /// Replaces what is there, if it is what the caller knew.
-fn replace<T>(known: Option<&mut T>, to: T) -> Changed {
+pub(crate) fn replace<T>(known: Option<&mut T>, to: T) -> Changed {
     match known {
         Some(known) => {
             *known = to;

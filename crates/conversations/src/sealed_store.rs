@@ -140,6 +140,12 @@ pub enum SealedKind {
     Signatures,
     /// The provider's reply of a node, compressed.
     Raw,
+    /// The settings of a room, with its members and hooks.
+    Room,
+    /// A channel.
+    Channel,
+    /// A call of a webhook.
+    Delivery,
 }
 
 impl SealedKind {
@@ -154,6 +160,9 @@ impl SealedKind {
             Self::Thinking => "thinking",
             Self::Signatures => "signatures",
             Self::Raw => "raw",
+            Self::Room => "room",
+            Self::Channel => "channel",
+            Self::Delivery => "delivery",
         }
     }
 }

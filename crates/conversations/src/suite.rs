@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::path_suite::check_paths;
+use crate::room_suite::check_rooms;
 use crate::store::{
     Branch, BranchFacts, Changed, Commit, Detail, LogPiece, MAX_STORED_NAME, Move, Node, NodeFacts,
     NodeRole, NodeStatus, Outcome, Page, Piece, Project, ProjectFacts, ProjectNode, Reference, Run,
@@ -120,6 +121,7 @@ pub async fn check_store(store: &dyn Store) {
     readers_of_a_run_are_recorded(store).await;
     ended_run_expires(store).await;
     check_users(store).await;
+    check_rooms(store).await;
     check_members(store).await;
 }
 

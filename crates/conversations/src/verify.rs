@@ -383,7 +383,9 @@ fn check_content(field: Field, opened: &[u8]) -> Result<(), String> {
         | Field::Node
         | Field::ContentBlocks
         | Field::ThinkingSignature
-        | Field::Log(_) => check_json(opened),
+        | Field::Log(_)
+        | Field::RoomEvent(_)
+        | Field::Delivery => check_json(opened),
     }
 }
 

@@ -7,9 +7,10 @@ use throughline_gateway::thinking::health::StoreHealth;
 use throughline_gateway::thinking::store::StoreFuture;
 
 use crate::store::{
-    Branch, Changed, Commit, CredentialChange, Detail, KeyChange, LogPiece, Member, MemberStore,
-    Node, NodeFacts, NodeStore, Outcome, Page, Piece, Project, ProjectStore, Reference, Run,
-    RunStore, Store, TokenHash, User, UserSession, UserStore,
+    Branch, Changed, Channel, Commit, CredentialChange, Delivery, Detail, KeyChange, LogPiece,
+    Member, MemberStore, Node, NodeFacts, NodeStore, Outcome, Page, Piece, Project, ProjectStore,
+    Reference, Room, RoomEntry, RoomStore, Run, RunStore, Store, TokenHash, User, UserSession,
+    UserStore,
 };
 
 /// A store, and what is known about the writes to it.
@@ -219,6 +220,80 @@ impl RunStore for WatchedStore {
 
     fn is_shared(&self) -> bool {
         self.store.is_shared()
+    }
+}
+
+impl RoomStore for WatchedStore {
+    fn add_channel(&self, channel: Channel) -> StoreFuture<'_, bool> {
+        self.watch(self.store.add_channel(channel), |added| *added)
+    }
+
+    fn change_channel(&self, from: Channel, to: Channel) -> StoreFuture<'_, Changed> {
+        self.watch(self.store.change_channel(from, to), |changed| *changed == Changed::Yes)
+    }
+
+    fn channel(&self, owner: &str, id: &str) -> StoreFuture<'_, Option<Channel>> {
+        self.store.channel(owner, id)
+    }
+
+    fn channels(&self, owner: &str, page: Page) -> StoreFuture<'_, Vec<Channel>> {
+        self.store.channels(owner, page)
+    }
+
+    fn remove_channel(&self, owner: &str, id: &str) -> StoreFuture<'_, bool> {
+        self.watch(self.store.remove_channel(owner, id), |removed| *removed)
+    }
+
+    fn add_room(&self, room: Room) -> StoreFuture<'_, ()> {
+        self.watch(self.store.add_room(room), |()| true)
+    }
+
+    fn change_room(&self, room: Room) -> StoreFuture<'_, Changed> {
+        self.watch(self.store.change_room(room), |changed| *changed == Changed::Yes)
+    }
+
+    fn room(&self, id: &str) -> StoreFuture<'_, Option<Room>> {
+        self.store.room(id)
+    }
+
+    fn rooms(&self, owner: &str, page: Page) -> StoreFuture<'_, Vec<Room>> {
+        self.store.rooms(owner, page)
+    }
+
+    fn remove_room(&self, id: &str) -> StoreFuture<'_, bool> {
+        self.watch(self.store.remove_room(id), |removed| *removed)
+    }
+
+    fn room_log(&self, room: &str, after: u64, limit: usize) -> StoreFuture<'_, Vec<RoomEntry>> {
+        self.store.room_log(room, after, limit)
+    }
+
+    fn named_entry(&self, room: &str, name: &str) -> StoreFuture<'_, Option<RoomEntry>> {
+        self.store.named_entry(room, name)
+    }
+
+    fn last_entry(&self, room: &str) -> StoreFuture<'_, u64> {
+        self.store.last_entry(room)
+    }
+
+    fn put_delivery(&self, delivery: Delivery) -> StoreFuture<'_, ()> {
+        self.watch(self.store.put_delivery(delivery), |()| true)
+    }
+
+    fn delivery(&self, id: &str) -> StoreFuture<'_, Option<Delivery>> {
+        self.store.delivery(id)
+    }
+
+    fn take_due(&self, now: u64, until: u64, limit: usize) -> StoreFuture<'_, Vec<Delivery>> {
+        self.watch(self.store.take_due(now, until, limit), |taken| !taken.is_empty())
+    }
+
+    fn dead_deliveries(&self, room: &str, page: Page) -> StoreFuture<'_, Vec<Delivery>> {
+        self.store.dead_deliveries(room, page)
+    }
+
+    fn remove_delivery(&self, id: &str) -> StoreFuture<'_, bool> {
+        self.watch(self.store.remove_delivery(id), |removed| *removed)
     }
 }
 

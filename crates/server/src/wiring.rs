@@ -13,6 +13,7 @@ use throughline_canonical::Fault;
 use throughline_conversations::front_doors::FrontDoors;
 use throughline_conversations::projects::{ProjectSettings, Projects};
 use throughline_conversations::responses::Responses;
+use throughline_conversations::rooms::Rooms;
 use throughline_conversations::runs::Runs;
 use throughline_conversations::runs::abandoned::CloseRun;
 use throughline_conversations::runs::reader::Readers;
@@ -57,6 +58,8 @@ pub struct App {
     pub threads: Arc<Threads>,
     /// Projects: conversations with branches.
     pub projects: Arc<Projects>,
+    /// Rooms: live conversations with members and hooks.
+    pub rooms: Arc<Rooms>,
     /// MCP servers whose tools models may call.
     pub tools: Arc<Servers>,
     /// People who log in.
@@ -154,18 +157,19 @@ impl App {
             tokio::spawn(gateway.clone().follow_others());
         }
         let Retention { time, limit } = config.responses;
-        let conversations = SealedStore::new(conversations, keyring.clone(), limit);
-        let conversations = Arc::new(conversations);
+        let conversations = Arc::new(SealedStore::new(conversations, keyring.clone(), limit));
         let users = Users::new(conversations.store.clone(), keyring, config.users);
         let runs = Arc::new(Runs::new(conversations.clone()));
         let responses = Arc::new(Responses::new(gateway.clone(), runs.clone(), time));
         let tools = Arc::new(Servers::new(config.mcp.clone()));
         let settings = project_settings(config);
-        let projects = Projects::new(gateway.clone(), runs.clone(), tools.clone(), settings);
-        let projects = Arc::new(projects);
+        let projects =
+            Arc::new(Projects::new(gateway.clone(), runs.clone(), tools.clone(), settings));
+        let rooms = Arc::new(Rooms::new(projects.clone(), runs.clone(), config.rooms));
+        tokio::spawn(rooms.clone().run_deliveries());
         let stopping = watch::Sender::new(false);
-        let readers = Readers::new(gateway.clone(), runs.clone(), config.runs.reader_queue);
-        let readers = Arc::new(readers);
+        let queue = config.runs.reader_queue;
+        let readers = Arc::new(Readers::new(gateway.clone(), runs.clone(), queue));
         let front_doors = FrontDoors::new(
             gateway.clone(),
             runs.clone(),
@@ -188,6 +192,7 @@ impl App {
             readers,
             threads: Arc::new(threads),
             projects,
+            rooms,
             tools,
             users,
             sockets: Arc::new(Semaphore::new(config.limits.streams)),
@@ -272,6 +277,7 @@ fn keys_needing_restart(before: &Config, after: &Config) -> Vec<&'static str> {
         ("responses", before.responses != after.responses),
         ("threads", before.threads != after.threads),
         ("users", before.users != after.users),
+        ("rooms", before.rooms != after.rooms),
         ("runs, pacing or limits.reader_queue", before.runs != after.runs),
         ("limits.streams", before.limits.streams != after.limits.streams),
     ]

@@ -15,7 +15,7 @@ use throughline_gateway::reply::raw::RawCapture;
 use throughline_gateway::thinking::store::{StoreError, StoreFuture};
 use throughline_gateway::unix_ms;
 use throughline_tools::ToolSet;
-use tokio::sync::OwnedSemaphorePermit;
+use tokio::sync::{OnceCell, OwnedSemaphorePermit};
 
 use super::budget::{Window, fixed_tokens};
 use super::content::NodeContent;
@@ -23,10 +23,12 @@ use super::context::{Context, PastNode, Target, assemble};
 use super::history::{RAW_VERSION, RawEnvelope, seal_raw};
 use super::problem::Problem;
 use super::project::project_content;
+use super::room_turn::RoomRun;
 use super::rounds::{Rounds, Sent};
 use super::turn::is_project;
 use super::{Caller, PreviousResponse, Projects};
 use crate::chat_seal::{ChatSeal, Field};
+use crate::rooms::hooks::{Gate, Verdict};
 use crate::runs::abandoned::CloseRun;
 use crate::runs::canonical::{CanonicalRun, Driven, FinishedRound, StoreEnd};
 use crate::runs::event_log::has_content;
@@ -59,6 +61,9 @@ pub(super) struct RunContent {
     pub(super) provider: String,
     pub(super) model: String,
     pub(super) usage: Option<Usage>,
+    /// What is known about an answer in a room.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) room: Option<RoomRun>,
 }
 
 /// An answer that is being written.
@@ -66,7 +71,7 @@ pub(super) struct Answer {
     pub(super) projects: Arc<Projects>,
     pub(super) seal: Arc<ChatSeal>,
     owner: String,
-    id: String,
+    pub(super) id: String,
     epoch: u64,
     pub(super) content: RunContent,
     /// How long the log is kept after the end.
@@ -74,6 +79,10 @@ pub(super) struct Answer {
     /// The tools that the server runs.
     pub(super) tools: ToolSet,
     pub(super) sent: Mutex<Sent>,
+    /// Asked before the answer is shown in a room.
+    pub(super) gate: Option<Arc<dyn Gate>>,
+    /// What it decided.
+    pub(super) verdict: OnceCell<Verdict>,
 }
 
 impl Answer {
@@ -94,12 +103,19 @@ impl Answer {
             retention,
             tools: ToolSet::default(),
             sent: Mutex::default(),
+            gate: None,
+            verdict: OnceCell::new(),
         }
     }
 
     /// The same answer with tools that the server runs.
     pub(super) fn with_tools(self, tools: ToolSet) -> Self {
         Self { tools, ..self }
+    }
+
+    /// The same answer with what is asked before a room shows it.
+    pub(super) fn with_gate(self, gate: Option<Arc<dyn Gate>>) -> Self {
+        Self { gate, ..self }
     }
 
     /// Runs the answer in a task of its own. It goes on if the client disconnects.
@@ -117,6 +133,7 @@ impl Answer {
                     run: &run,
                     limits: self.projects.settings().tool_limits,
                     approvals: &self.projects.approvals,
+                    gate: self.gate.clone(),
                 });
                 let drive = run.drive_events(events, &self);
                 tokio::pin!(drive);
@@ -160,6 +177,7 @@ impl Answer {
             fault: reply.fault.clone(),
             losses: reply.losses.clone(),
             cut_blocks: cut_blocks.clone(),
+            chain: self.content.room.as_ref().map_or(0, |room| room.chain),
             ..NodeContent::default()
         };
         let thinking = content.thinking_text();
@@ -180,6 +198,7 @@ impl Answer {
                     provider: Some(self.content.provider.clone()),
                     model: Some(self.content.model.clone()),
                     branch: self.content.branch.clone(),
+                    channel: self.content.room.as_ref().map(|room| room.channel.clone()),
                     usage: Some(reply.usage),
                     response_id: self.response_id(driven),
                     ..NodeFacts::default()
@@ -245,16 +264,24 @@ impl Answer {
         seal_raw(&self.seal, &self.content.node, &envelope)
     }
 
-    async fn commit_end(&self, driven: &Driven) -> Result<Outcome, StoreError> {
-        let store = &self.projects.sealed_store.store;
+    /// The end of the run.
+    pub(super) fn run_end(&self, driven: &Driven) -> RunEnd {
         let content = RunContent { usage: Some(driven.reply.usage), ..self.content.clone() };
-        let end = RunEnd {
+        RunEnd {
             run: self.id.clone(),
             epoch: self.epoch,
             status: driven.status,
             expires: Some(expires(unix_ms(), self.retention)),
             sealed: self.projects.sealed_store.seal(SealedKind::Run, &self.id, &content),
-        };
+        }
+    }
+
+    async fn commit_end(&self, driven: &Driven) -> Result<Outcome, StoreError> {
+        if let Some(room) = &self.content.room {
+            return self.commit_end_in_room(driven, room).await;
+        }
+        let store = &self.projects.sealed_store.store;
+        let end = self.run_end(driven);
         let mut commit = Commit { end: Some(end), ..Commit::default() };
         // A project that was purged meanwhile gets no node.
         let project = store.project(&self.content.project).await?;
@@ -320,7 +347,12 @@ impl Projects {
         if request.provider_state.store {
             request.provider_state.previous = self.stored_reply(&past, run);
         }
-        request.system = project_content(seal, &project)?.system.into_iter().collect();
+        let own = run.room.as_ref().and_then(|room| room.system.clone());
+        let system = match own {
+            Some(system) => Some(system),
+            None => project_content(seal, &project)?.system,
+        };
+        request.system = system.into_iter().collect();
         let known = settings.catalog.find_at(&run.provider, &run.model);
         let limit = request.max_tokens.or(known.max_output);
         let fixed = fixed_tokens(&request);
@@ -329,6 +361,7 @@ impl Projects {
             model: &run.model,
             window: known.context.map(|context| Window::new(context, limit, fixed)),
             fixed,
+            member: run.room.as_ref().map(|room| &*room.channel),
         };
         let mut context = assemble(past, &target, &self.gateway.envelopes);
         request.messages = std::mem::take(&mut context.messages);

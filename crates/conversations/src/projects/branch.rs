@@ -389,7 +389,7 @@ impl Projects {
     /// The provider and the model of a new branch. Without a provider it inherits both from its
     /// source. With one, it gets the source's model if the provider is the same, else the default
     /// model of the provider.
-    pub(super) fn resolve_lock(
+    pub(crate) fn resolve_lock(
         &self,
         provider: Option<&str>,
         model: Option<&str>,
@@ -452,7 +452,7 @@ impl Projects {
 }
 
 /// The error of a request that would change the provider or the model of a branch.
-pub(super) fn locked(facts: &BranchFacts) -> Problem {
+pub(crate) fn locked(facts: &BranchFacts) -> Problem {
     let BranchFacts { provider, model, .. } = facts;
     Problem::conflict(
         "locked",

@@ -52,6 +52,21 @@ pub struct NodeContent {
     /// The settings of the turn that a user's node asks for, as they were sent.
     #[serde(skip_serializing_if = "Map::is_empty")]
     pub settings: Map<String, Value>,
+    /// Who said it in a room, if that was a person.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub author: Option<String>,
+    /// Whether models see the name of the author. It never changes, so that requests stay equal from turn
+    /// to turn.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub shows_author: bool,
+    /// How many answers of models in a room led to it without a person in between.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub chain: u32,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 impl NodeContent {
@@ -172,6 +187,12 @@ pub struct NodeView {
     pub provider: Option<String>,
     /// The model that made it.
     pub model_used: Option<String>,
+    /// The person who said it in a room.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub author: Option<String>,
+    /// The channel that said it in a room.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub channel: Option<String>,
     /// The branch on which it was created.
     pub created_on_branch: String,
     /// The second parent, if it merges a branch.
@@ -239,7 +260,7 @@ impl NodeView {
         let facts = inside.facts;
         let is_open = content.is_some();
         let content = content.unwrap_or_default();
-        let error = content.fault.as_ref();
+        let (error, author) = (content.fault.as_ref(), content.author.clone());
         Self {
             id: node.id.clone(),
             parent: node.parent.clone(),
@@ -255,6 +276,8 @@ impl NodeView {
             error: error.map(|fault| json!({"kind": fault.kind, "message": fault.message})),
             losses: content.losses.clone(),
             content_blocks: is_open.then(|| write_blocks(&content.into_blocks())),
+            author,
+            channel: facts.channel,
             provider: facts.provider,
             model_used: facts.model,
             created_on_branch: branch.to_owned(),

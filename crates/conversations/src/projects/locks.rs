@@ -69,7 +69,7 @@ pub(super) fn check_mode(
 
 impl Projects {
     /// The seal of a project, or why the caller cannot open its contents.
-    pub(super) fn unlock(
+    pub(crate) fn unlock(
         &self,
         caller: &Caller,
         project: &Project,
@@ -78,7 +78,7 @@ impl Projects {
     }
 
     /// The seal of a project; `None` if it is sealed and the caller presents no key.
-    pub(super) fn seal_of(
+    pub(crate) fn seal_of(
         &self,
         caller: &Caller,
         project: &Project,

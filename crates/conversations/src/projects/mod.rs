@@ -28,9 +28,10 @@ mod preview;
 pub mod problem;
 mod project;
 pub mod providers;
+pub(crate) mod room_turn;
 mod rounds;
 mod tool_text;
-mod tools;
+pub(crate) mod tools;
 mod turn;
 mod turn_settings;
 mod unfinished;
@@ -46,6 +47,7 @@ use throughline_gateway::backend::credential_fingerprint;
 use throughline_sealing::ChatKey;
 use throughline_tools::Servers;
 
+pub(crate) use self::branch::locked as locked_branch;
 pub use self::branch::{BranchChange, BranchView, NewBranch};
 pub use self::history::{Graph, GraphNode, HistoryPage, Order};
 use self::leases::Leases;
@@ -55,6 +57,7 @@ pub use self::members::{MemberList, MemberView, NewMember, NextKey, OwnKey};
 pub use self::merge::{Merge, Merged};
 pub use self::preview::ChatPreview;
 use self::problem::Problem;
+pub(crate) use self::project::{FIRST_BRANCH, check_name};
 pub use self::project::{NewProject, ProjectChange, ProjectList, ProjectQuery, ProjectView};
 pub use self::tools::{ApprovalRequest, Resume, ResumedRun};
 pub use self::turn::{
@@ -180,7 +183,7 @@ impl Projects {
     }
 
     /// A project that the caller owns, deleted or not, or that is shared with the caller.
-    async fn any_project(&self, caller: &Caller, id: &str) -> Result<Project, Problem> {
+    pub(crate) async fn any_project(&self, caller: &Caller, id: &str) -> Result<Project, Problem> {
         match self.sealed_store.store.project(id).await? {
             Some(project) if self.may_read(caller, &project).await? => Ok(project),
             _ => Err(Problem::not_found("project", id)),
@@ -188,7 +191,7 @@ impl Projects {
     }
 
     /// A project that the caller owns, or that is shared with the caller.
-    async fn own_project(&self, caller: &Caller, id: &str) -> Result<Project, Problem> {
+    pub(crate) async fn own_project(&self, caller: &Caller, id: &str) -> Result<Project, Problem> {
         let project = self.any_project(caller, id).await?;
         match project.facts.deleted {
             None => Ok(project),
@@ -199,7 +202,7 @@ impl Projects {
     }
 
     /// A branch of a project, by its name.
-    async fn branch(&self, project: &Project, name: &str) -> Result<Reference, Problem> {
+    pub(crate) async fn branch(&self, project: &Project, name: &str) -> Result<Reference, Problem> {
         let branches = self.sealed_store.store.branches(&project.id).await?;
         let named = |reference: &Reference| {
             let branch = reference.branch.as_ref();

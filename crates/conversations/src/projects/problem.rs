@@ -74,6 +74,16 @@ impl Problem {
         self
     }
 
+    /// The same about a member that the caller knows by another name.
+    #[must_use]
+    pub(crate) fn renamed(mut self, from: &str, to: &str) -> Self {
+        let rest = self.0.fault.path.as_deref().and_then(|path| path.strip_prefix(from));
+        if let Some(path) = rest.map(|rest| format!("{to}{rest}")) {
+            self.0.fault.path = Some(path);
+        }
+        self
+    }
+
     /// The fault.
     pub fn fault(&self) -> &Fault {
         &self.0.fault

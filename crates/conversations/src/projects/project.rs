@@ -12,10 +12,13 @@ use super::members::key_changed;
 use super::problem::Problem;
 use super::{BranchView, Caller, Projects};
 use crate::chat_seal::{ChatSeal, Field, SealedFields};
-use crate::store::{Branch, BranchFacts, Changed, Commit, Page, Project, ProjectFacts, Reference};
+use crate::store::{
+    Branch, BranchFacts, Changed, Commit, Page, Project, ProjectFacts, Reference, RunStatus,
+    project_scope,
+};
 
 /// The name of the first branch.
-pub(super) const FIRST_BRANCH: &str = "main";
+pub(crate) const FIRST_BRANCH: &str = "main";
 /// The longest title or name, in characters.
 pub(super) const MAX_NAME: usize = 500;
 /// Projects that are read at a time while titles or contents are searched.
@@ -119,6 +122,18 @@ pub struct ProjectList {
 impl Projects {
     /// Creates a project with its first branch.
     pub async fn create(&self, caller: &Caller, new: NewProject) -> Result<ProjectView, Problem> {
+        let lock = self.resolve_lock(new.provider.as_deref(), new.model.as_deref(), None)?;
+        self.create_locked(caller, new, lock).await
+    }
+
+    /// Creates a project whose first branch is locked to this provider and model. Empty ones lock nothing:
+    /// the branch of a room has members with models of their own.
+    pub(crate) async fn create_locked(
+        &self,
+        caller: &Caller,
+        new: NewProject,
+        lock: (String, String),
+    ) -> Result<ProjectView, Problem> {
         let (mode, key_check) = check_mode(
             caller,
             new.mode.as_deref(),
@@ -126,7 +141,6 @@ impl Projects {
             new.key_check.as_deref(),
         )?;
         check_name("title", &new.title)?;
-        let lock = self.resolve_lock(new.provider.as_deref(), new.model.as_deref(), None)?;
         let now = unix_ms();
         let mut project = Project {
             id: new_id("project"),
@@ -242,6 +256,14 @@ impl Projects {
         let branches = store.branches(project).await?.into_iter();
         let branches: Vec<String> = branches.map(|branch| branch.id).collect();
         for run in store.active_runs(&branches).await? {
+            self.runs.stop(&run.id).await?;
+        }
+        // Runs of rooms are on no branch.
+        let Some(project) = store.project(project).await? else {
+            return Ok(());
+        };
+        let runs = store.runs(&project.owner, &project_scope(&project.id), usize::MAX).await?;
+        for run in runs.iter().filter(|run| run.status == RunStatus::Running) {
             self.runs.stop(&run.id).await?;
         }
         Ok(())
@@ -361,7 +383,7 @@ fn summary(project: &Project, seal: Option<&ChatSeal>) -> Result<ProjectView, Pr
 }
 
 /// Checks a title or a name.
-pub(super) fn check_name(member: &str, name: &str) -> Result<(), Problem> {
+pub(crate) fn check_name(member: &str, name: &str) -> Result<(), Problem> {
     match name.chars().count() {
         0..=MAX_NAME if !name.contains(char::is_control) => Ok(()),
         0..=MAX_NAME => Err(Problem::invalid(member, "must not have control characters")),

@@ -201,7 +201,7 @@ impl Projects {
     }
 }
 
-fn not_waiting(call: &str) -> Problem {
+pub(crate) fn not_waiting(call: &str) -> Problem {
     Problem::conflict("not-waiting", format!("the call `{call}` does not wait for a decision"))
         .hint("the events of the run show which calls wait")
 }

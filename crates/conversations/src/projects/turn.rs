@@ -20,6 +20,7 @@ use super::ids::new_id;
 use super::locks::replaced_key;
 use super::problem::Problem;
 use super::project::{FIRST_BRANCH, check_name};
+use super::room_turn::RoomTurn;
 use super::tools::{Resume, take_server_tools};
 use super::turn_settings::{MessageOption, TurnSettings};
 use super::{Caller, Projects};
@@ -180,15 +181,17 @@ pub(super) struct UserPart {
 }
 
 /// What a new run needs to know.
-struct NewRun<'a> {
-    seal: Arc<ChatSeal>,
-    project: &'a Project,
-    branch: &'a Reference,
+pub(super) struct NewRun<'a> {
+    pub(super) seal: Arc<ChatSeal>,
+    pub(super) project: &'a Project,
+    pub(super) branch: &'a Reference,
     /// The node that the answer follows.
-    parent: String,
+    pub(super) parent: String,
     /// The newest node of the branch, if the answer replaces it.
-    replaces: Option<String>,
-    name: Option<String>,
+    pub(super) replaces: Option<String>,
+    pub(super) name: Option<String>,
+    /// What is known about an answer in a room.
+    pub(super) room: Option<RoomTurn>,
 }
 
 impl Projects {
@@ -208,6 +211,9 @@ impl Projects {
         let mut branch = self.branch(&project, name).await?;
         self.recover(&seal, &project, &mut branch).await?;
         let facts = facts_of(&branch);
+        if facts.provider.is_empty() {
+            return Err(no_lock());
+        }
         let (provider, model) = (chat.llm_provider.as_deref(), chat.llm_model.as_deref());
         let mut new_branch = None;
         if let Err(problem) = self.check_lock(&facts, provider, model) {
@@ -232,6 +238,7 @@ impl Projects {
             parent: user.id.clone(),
             replaces: None,
             name: chat.client_request_id,
+            room: None,
         };
         let mut commit = Commit { reference: new_branch, ..Commit::default() };
         commit.moves = Some(Move {
@@ -283,6 +290,7 @@ impl Projects {
             parent: user.id.clone(),
             replaces: None,
             name: edit.client_request_id,
+            room: None,
         };
         let commit =
             Commit { nodes: vec![user], reference: Some(branch.clone()), ..Commit::default() };
@@ -331,6 +339,7 @@ impl Projects {
             parent,
             replaces: Some(node.id.clone()),
             name: again.client_request_id,
+            room: None,
         };
         let head = Some(node.id.clone());
         let moves = Move { reference: branch.id.clone(), from: head.clone(), to: head };
@@ -365,7 +374,7 @@ impl Projects {
     }
 
     /// Commits a turn, and starts its run in a task of its own.
-    async fn start(
+    pub(super) async fn start(
         self: &Arc<Self>,
         caller: &Caller,
         new: NewRun<'_>,
@@ -374,6 +383,10 @@ impl Projects {
     ) -> Result<StartedRun, Problem> {
         let permit = self.gateway.admit()?;
         let facts = facts_of(new.branch);
+        let RoomTurn { run: room, lock, gate } = new.room.unwrap_or_default();
+        let (provider, model) = lock.unwrap_or((facts.provider, facts.model));
+        // Several members of a room answer at the same time.
+        let reference = room.is_none().then(|| new.branch.id.clone());
         let content = RunContent {
             project: new.project.id.clone(),
             branch: new.branch.id.clone(),
@@ -381,8 +394,9 @@ impl Projects {
             node: new_id("node"),
             parent: new.parent,
             replaces: new.replaces,
-            provider: facts.provider,
-            model: facts.model,
+            provider,
+            model,
+            room,
             ..RunContent::default()
         };
         let id = new_id("run");
@@ -390,7 +404,7 @@ impl Projects {
             owner: new.project.owner.clone(),
             scope: scope(&new.project.id),
             name: new.name,
-            reference: Some(new.branch.id.clone()),
+            reference,
             instance: self.runs.instance.clone(),
             epoch: 1,
             status: RunStatus::Running,
@@ -420,7 +434,8 @@ impl Projects {
         };
         let retention = self.settings().retention;
         let answer = Answer::new(Arc::clone(self), new.seal, &run, content, retention)
-            .with_tools(part.tools);
+            .with_tools(part.tools)
+            .with_gate(gate);
         answer.spawn(caller.clone(), part.request, permit);
         Ok(started)
     }
@@ -591,10 +606,7 @@ fn settings_or_those_of(
     Ok(all)
 }
 
-/// The scope of the runs of a project.
-pub(super) fn scope(project: &str) -> String {
-    format!("project:{project}")
-}
+pub(super) use crate::store::project_scope as scope;
 
 /// Whether runs of this scope belong to projects.
 pub(super) fn is_project(scope: &str) -> bool {
@@ -603,6 +615,12 @@ pub(super) fn is_project(scope: &str) -> bool {
 
 pub(super) fn facts_of(branch: &Reference) -> BranchFacts {
     branch.branch.as_ref().map(|branch| branch.facts.clone()).unwrap_or_default()
+}
+
+/// The error of a chat on the branch of a room.
+fn no_lock() -> Problem {
+    Problem::conflict("room", "this branch belongs to a room, and has no model of its own")
+        .hint("say it in the room: POST /api/rooms/{id}/messages; or make a branch with a model")
 }
 
 fn stale(head: Option<String>) -> Problem {
@@ -761,19 +779,4 @@ fn check_blocks(blocks: &[Block]) -> Result<(), Problem> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn unknown_member_is_named() {
-        for (settings, expected) in [
-            (json!({"max_tokens": 5, "colour": "red"}), Some("colour")),
-            (json!({"max_tokens": 5, "temperature": 1}), None),
-        ] {
-            let Value::Object(settings) = settings else { panic!("an object") };
-            let refused = read_settings(settings, false).err();
-            let path = refused.as_ref().and_then(|problem| problem.fault().path.as_deref());
-            assert_eq!(path, expected, "{refused:?}");
-        }
-    }
-}
+mod tests;

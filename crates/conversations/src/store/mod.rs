@@ -6,7 +6,7 @@
 //! that is being written: its log holds the events so far. Contents are sealed before they come
 //! here: a store sees only ids, owners, times and the facts that need no key.
 //!
-//! The types are in [`node`], [`project`], [`run`], [`user`] and [`member`]. A [`Commit`] has the
+//! The types are in [`node`], [`project`], [`run`], [`room`], [`user`] and [`member`]. A [`Commit`] has the
 //! changes that are written together. [`sealed_rows`] reads all sealed values, whatever they are.
 
 use std::borrow::Cow;
@@ -20,6 +20,7 @@ use throughline_gateway::thinking::store::StoreFuture;
 pub mod member;
 pub mod node;
 pub mod project;
+pub mod room;
 pub mod run;
 pub mod sealed_rows;
 pub mod user;
@@ -30,6 +31,7 @@ pub use node::{
     ProjectNode, Reference,
 };
 pub use project::{Page, PreviousKey, Project, ProjectFacts};
+pub use room::{Channel, Delivery, Room, RoomEntry};
 pub use run::{Commit, LogPiece, Outcome, Piece, Run, RunEnd, RunStatus, SealedUnder};
 pub use sealed_rows::{RowId, Rows, SealedRow, SealedRows, SealedTable};
 pub use user::{Credential, CredentialChange, TokenHash, User, UserSession};
@@ -49,6 +51,11 @@ pub fn bounded_name(name: &str) -> Cow<'_, str> {
         let _ = write!(hash, "{byte:02x}");
     }
     hash.into()
+}
+
+/// The scope of the runs of a project.
+pub fn project_scope(project: &str) -> String {
+    format!("project:{project}")
 }
 
 /// Stores nodes and references.
@@ -209,10 +216,53 @@ pub trait MemberStore: Debug + Send + Sync + 'static {
     fn change_key(&self, change: KeyChange) -> StoreFuture<'_, bool>;
 }
 
-/// A durable store of conversations.
-pub trait Store: NodeStore + ProjectStore + RunStore + UserStore + MemberStore {}
+/// Stores rooms, their logs, and the channels that can be bound to them. Entries of logs are written
+/// with a [`Commit`].
+pub trait RoomStore: Debug + Send + Sync + 'static {
+    /// Adds a channel. Returns false if the owner has one with this id.
+    fn add_channel(&self, channel: Channel) -> StoreFuture<'_, bool>;
+    /// Replaces the content of a channel, if it is still that of `from`.
+    fn change_channel(&self, from: Channel, to: Channel) -> StoreFuture<'_, Changed>;
+    /// Reads a channel.
+    fn channel(&self, owner: &str, id: &str) -> StoreFuture<'_, Option<Channel>>;
+    /// The channels of an owner, by their id.
+    fn channels(&self, owner: &str, page: Page) -> StoreFuture<'_, Vec<Channel>>;
+    /// Removes a channel. Returns whether there was one.
+    fn remove_channel(&self, owner: &str, id: &str) -> StoreFuture<'_, bool>;
+    /// Adds a room.
+    fn add_room(&self, room: Room) -> StoreFuture<'_, ()>;
+    /// Replaces the content of a room, if it has the version before this one.
+    fn change_room(&self, room: Room) -> StoreFuture<'_, Changed>;
+    /// Reads a room.
+    fn room(&self, id: &str) -> StoreFuture<'_, Option<Room>>;
+    /// The rooms of an owner, newest first. Those in projects that are shared with the owner are among
+    /// them.
+    fn rooms(&self, owner: &str, page: Page) -> StoreFuture<'_, Vec<Room>>;
+    /// Removes a room with its log and its deliveries. Its messages stay in the project. Returns whether
+    /// there was one.
+    fn remove_room(&self, id: &str) -> StoreFuture<'_, bool>;
+    /// The first entries of the log of a room after this number, at most `limit`.
+    fn room_log(&self, room: &str, after: u64, limit: usize) -> StoreFuture<'_, Vec<RoomEntry>>;
+    /// The entry of a room with this name.
+    fn named_entry(&self, room: &str, name: &str) -> StoreFuture<'_, Option<RoomEntry>>;
+    /// The number of the last entry of a room. 0 if there is none.
+    fn last_entry(&self, room: &str) -> StoreFuture<'_, u64>;
+    /// Writes a delivery, and replaces one with the same id.
+    fn put_delivery(&self, delivery: Delivery) -> StoreFuture<'_, ()>;
+    /// Reads a delivery.
+    fn delivery(&self, id: &str) -> StoreFuture<'_, Option<Delivery>>;
+    /// Takes deliveries that are due, at most `limit`: no other instance gets them before `until`.
+    fn take_due(&self, now: u64, until: u64, limit: usize) -> StoreFuture<'_, Vec<Delivery>>;
+    /// The deliveries of a room that are not tried any more, oldest first.
+    fn dead_deliveries(&self, room: &str, page: Page) -> StoreFuture<'_, Vec<Delivery>>;
+    /// Removes a delivery. Returns whether there was one.
+    fn remove_delivery(&self, id: &str) -> StoreFuture<'_, bool>;
+}
 
-impl<T: NodeStore + ProjectStore + RunStore + UserStore + MemberStore> Store for T {}
+/// A durable store of conversations.
+pub trait Store: NodeStore + ProjectStore + RunStore + UserStore + MemberStore + RoomStore {}
+
+impl<T: NodeStore + ProjectStore + RunStore + UserStore + MemberStore + RoomStore> Store for T {}
 
 #[cfg(test)]
 mod tests {

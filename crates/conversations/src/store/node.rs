@@ -94,6 +94,9 @@ pub struct NodeFacts {
     /// Whether the user marked it.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub starred: bool,
+    /// The member of a room that said it: the id of a channel.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub channel: Option<String>,
     /// Token counts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,

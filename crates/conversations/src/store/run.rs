@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::node::{Move, Node, Owner, Reference};
+use super::room::RoomEntry;
 
 /// A reply that is being written, or was.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -109,6 +110,9 @@ pub struct Commit {
     pub start: Option<Run>,
     /// A run that ends.
     pub end: Option<RunEnd>,
+    /// New entries of the logs of rooms. If a room has an entry with the number or the name of one of
+    /// them, nothing is written.
+    pub entries: Vec<RoomEntry>,
 }
 
 /// The result of a commit.
@@ -116,7 +120,8 @@ pub struct Commit {
 pub enum Outcome {
     /// Everything was written.
     Written,
-    /// The reference points to another node, or does not exist. Nothing was written.
+    /// The reference points to another node, or does not exist, or a log has an entry of this number.
+    /// Nothing was written.
     Stale,
     /// Another run is in progress on the reference. Nothing was written.
     Busy {
@@ -128,7 +133,7 @@ pub enum Outcome {
         /// The run.
         run: String,
     },
-    /// The project has a branch of this name. Nothing was written.
+    /// The project has a branch of this name, or a room an entry. Nothing was written.
     NameTaken,
     /// Another process has taken the run over, or it has ended. Nothing was written.
     Fenced,

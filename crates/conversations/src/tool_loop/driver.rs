@@ -12,7 +12,7 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, Stream, StreamExt};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use throughline_canonical::{Block, EndReason, Event, NativeTurn, Origin, RoundFacts, WaitingCall};
 use throughline_gateway::reply::events::TurnEvent;
 use throughline_gateway::turn::turn_reply::{FinishedReply, UnreadReply};
@@ -24,6 +24,7 @@ use tracing::Instrument;
 use super::approvals::{Approvals, Decision, Decisions};
 use super::joined_rounds::JoinedRounds;
 use super::machine::{Call, CallKind, Effect, Input, Limits, ToolLoop};
+use crate::rooms::hooks::{Gate, Verdict};
 use crate::runs::Written;
 use crate::runs::canonical::{CanonicalRun, FinishedRound, fault_of};
 
@@ -31,6 +32,10 @@ use crate::runs::canonical::{CanonicalRun, FinishedRound, fault_of};
 const DECISION_POLL: Duration = Duration::from_millis(500);
 /// The result of a call that could not be noted.
 const NOT_NOTED: &str = "the server could not note this call; it was not run";
+
+/// The result of a call that a hook wants to change.
+const CANNOT_REPLACE: &str =
+    "a hook wanted to replace this call, which is not possible; it was not run";
 
 /// The model of a tool loop.
 pub(crate) trait Model: Send + Sync {
@@ -53,6 +58,8 @@ pub(crate) struct Setup<'a> {
     pub(crate) run: &'a CanonicalRun,
     pub(crate) limits: Limits,
     pub(crate) approvals: &'a Arc<Approvals>,
+    /// Asked before a call of a member of a room is made.
+    pub(crate) gate: Option<Arc<dyn Gate>>,
 }
 
 /// The way into the log.
@@ -90,6 +97,23 @@ pub(crate) fn events(setup: Setup<'_>) -> impl Stream<Item = Vec<TurnEvent>> {
             }
         }
     })
+}
+
+/// Why a hook of the room does not allow a call.
+async fn refused(
+    gate: Option<Arc<dyn Gate>>,
+    id: &str,
+    tool: &OfferedTool,
+    arguments: &Map<String, Value>,
+) -> Option<String> {
+    let call = json!({"id": id, "name": tool.name, "arguments": arguments});
+    match gate?.on_tool_call(call).await {
+        Verdict::Continue => None,
+        Verdict::Refuse(why) => {
+            Some(format!("a hook refused this call, and it was not run: {why}"))
+        }
+        Verdict::Replace(_) => Some(CANNOT_REPLACE.to_owned()),
+    }
 }
 
 type Returned = (String, CallOutcome);
@@ -304,8 +328,12 @@ impl<'a> Driver<'a> {
         for id in ids {
             let Some((tool, arguments)) = self.call(&id) else { continue };
             tracing::debug!(run = run.live.id, server = tool.server.config.name, "calling a tool");
+            let gate = self.setup.gate.clone();
             let called = async move {
-                let outcome = tool.server.call(&tool.tool, arguments).await;
+                let outcome = match refused(gate, &id, &tool, &arguments).await {
+                    Some(why) => CallOutcome::Done(ToolOutput::error(why)),
+                    None => tool.server.call(&tool.tool, arguments).await,
+                };
                 (id, outcome)
             };
             self.running.push(called.boxed());

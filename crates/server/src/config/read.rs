@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use throughline_codec::pacing::Pacing;
 use throughline_conversations::front_doors::RunSettings;
+use throughline_conversations::rooms::{HookSettings, RoomSettings};
 use throughline_conversations::sealed_store::Retention;
 use throughline_conversations::users::UserSettings;
 use throughline_gateway::settings::{Limits, Thinking};
@@ -106,6 +107,7 @@ fn read_tree(
         projects: routes::read_projects(top, report),
         mcp,
         tools: mcp::read_limits(top, report),
+        rooms: read_rooms(top, report),
         runs: read_runs(top, report),
         limits: Limits {
             body: limits.value::<Size>("body", report).in_memory(),
@@ -177,6 +179,18 @@ fn data_dir(
         report.add(&position, problem);
         PathBuf::new()
     })
+}
+
+fn read_rooms(top: Section<'_>, report: &mut Report<'_>) -> RoomSettings {
+    let hooks = top.table("hooks");
+    RoomSettings {
+        max_chain: top.table("rooms").value("max_chain", report),
+        hooks: HookSettings {
+            allow_private: hooks.value("allow_private", report),
+            attempts: hooks.value("attempts", report),
+            first_pause: hooks.value("first_pause", report),
+        },
+    }
 }
 
 /// Reads the address of the database. A SQLite file is relative to the data directory.

@@ -226,8 +226,12 @@ pub(super) const ROWS: &[Row] = &[
     available("debug_log.full_body", Bool, Toml("false"), "Log and keep whole bodies, with their content. Without this, no content is ever logged."),
     available("debug_log.pretty_print", Bool, Toml("false"), "Log JSON over several lines."),
 
-    planned("hooks", Table, Unset, "Webhooks."),
-    planned("hooks.allow_private", Bool, Toml("false"), "Allow loopback and private addresses."),
+    available("rooms", Table, Unset, "[Rooms](rooms.md): live conversations of people and models."),
+    available("rooms.max_chain", Integer { min: 1, max: 1_000 }, Toml("4"), "How many answers of models may follow each other without a person in between."),
+    available("hooks", Table, Unset, "[Webhooks](rooms.md#hooks) of rooms."),
+    available("hooks.allow_private", Bool, Toml("false"), "Allow hooks at loopback and private addresses. People who may add hooks can then make this server call programs of its own network."),
+    available("hooks.attempts", Integer { min: 1, max: 100 }, Toml("6"), "How often a call is tried before it is dead."),
+    available("hooks.first_pause", Duration, Toml(r#""5s""#), "The pause after the first attempt. It grows fourfold with each one."),
 
     planned("telemetry", Table, Unset, "OpenTelemetry."),
     planned("telemetry.otlp_endpoint", Text("URL"), Unset, "Where traces are sent."),

@@ -8,6 +8,7 @@ use throughline_codec::dialects::profile::Profile;
 use throughline_codec::dialects::{self, UpstreamDialect, anthropic};
 use throughline_conversations::front_doors::RunSettings;
 use throughline_conversations::projects::{PreviousResponse, ProjectMode};
+use throughline_conversations::rooms::RoomSettings;
 use throughline_conversations::sealed_store::Retention;
 use throughline_conversations::tool_loop;
 use throughline_conversations::users::UserSettings;
@@ -60,6 +61,8 @@ pub struct Config {
     pub mcp: Vec<ServerConfig>,
     /// The limits of tool loops.
     pub tools: tool_loop::Limits,
+    /// Rooms, and their hooks.
+    pub rooms: RoomSettings,
     /// How replies of front ends are logged, paced and read.
     pub runs: RunSettings,
     /// Limits for requests.

@@ -13,6 +13,7 @@ use throughline_canonical::Fault;
 use throughline_codec::dialects::stored::Stored;
 use throughline_conversations::projects::problem::Problem;
 use throughline_conversations::projects::{Caller, Projects};
+use throughline_conversations::rooms::Rooms;
 use throughline_conversations::store::Page;
 use throughline_gateway::IncomingRequest;
 use throughline_gateway::headers::callers_key;
@@ -106,6 +107,10 @@ fn take_text(headers: &mut HeaderMap, name: &str) -> Result<Option<String>, Prob
 impl Call {
     pub(super) fn projects(&self) -> &Arc<Projects> {
         &self.app.projects
+    }
+
+    pub(super) fn rooms(&self) -> &Arc<Rooms> {
+        &self.app.rooms
     }
 
     /// Reads the query. Unknown members are ignored: the caller's key may be among them.

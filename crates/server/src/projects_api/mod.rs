@@ -3,17 +3,22 @@
 //!
 //! - `call` reads requests and writes errors, `visitor` finds out who sends them;
 //! - `projects`, `branches`, `nodes`, `turns`, `runs`, `tools`, `providers`, `accounts`, `members`: the handlers, by noun;
+//! - `channels`, `rooms`, `room_events`, `hooks`: those of rooms;
 //! - `stream` writes the events of a run in the format that the caller wants;
 //! - `openapi` describes all of them.
 
 mod accounts;
 mod branches;
 mod call;
+mod channels;
+mod hooks;
 mod members;
 mod nodes;
 mod openapi;
 mod projects;
 mod providers;
+mod room_events;
+mod rooms;
 mod runs;
 mod stream;
 mod tools;
@@ -36,6 +41,8 @@ pub fn routes() -> Router<Arc<App>> {
     Router::new()
         .nest("/api/projects", project_routes())
         .nest("/api/runs", run_routes())
+        .nest("/api/channels", channel_routes())
+        .nest("/api/rooms", room_routes())
         .nest("/api/auth", auth_routes())
         .route("/api/users/{name}", get(accounts::user))
         .route("/api/providers", get(providers::list))
@@ -78,6 +85,37 @@ fn run_routes() -> Router<Arc<App>> {
         .route("/{id}/events", get(runs::events))
         .route("/{id}/stop", post(runs::stop))
         .route("/{id}/approvals/{call}", post(tools::approve))
+        .method_not_allowed_fallback(wrong_method)
+        .fallback(unknown_path)
+}
+
+fn channel_routes() -> Router<Arc<App>> {
+    Router::new()
+        .route("/", get(channels::list_channels).post(channels::create_channel))
+        .route(
+            "/{id}",
+            get(channels::read_channel)
+                .patch(channels::change_channel)
+                .delete(channels::delete_channel),
+        )
+        .method_not_allowed_fallback(wrong_method)
+        .fallback(unknown_path)
+}
+
+fn room_routes() -> Router<Arc<App>> {
+    Router::new()
+        .route("/", get(rooms::list_rooms).post(rooms::create_room))
+        .route("/{id}", get(rooms::read_room).patch(rooms::change_room).delete(rooms::delete_room))
+        .route("/{id}/channels", post(rooms::bind))
+        .route("/{id}/channels/{channel}", delete(rooms::unbind))
+        .route("/{id}/messages", get(rooms::messages).post(rooms::say))
+        .route("/{id}/events", get(room_events::room_events))
+        .route("/{id}/ws", get(room_events::socket))
+        .route("/{id}/approvals/{call}", post(rooms::approve_in_room))
+        .route("/{id}/hooks", get(hooks::list_hooks).post(hooks::add_hook))
+        .route("/{id}/hooks/dead", get(hooks::dead_calls))
+        .route("/{id}/hooks/dead/{call}/replay", post(hooks::replay_call))
+        .route("/{id}/hooks/{hook}", delete(hooks::remove_hook))
         .method_not_allowed_fallback(wrong_method)
         .fallback(unknown_path)
 }

@@ -7,7 +7,10 @@ use http::header;
 use utoipa::openapi::OpenApi as Document;
 use utoipa::{IntoResponses, OpenApi, ToSchema};
 
-use super::{accounts, branches, members, nodes, projects, providers, runs, tools, turns};
+use super::{
+    accounts, branches, channels, hooks, members, nodes, projects, providers, room_events, rooms,
+    runs, tools, turns,
+};
 
 const PAGE: &str = include_str!("docs_page/page.html");
 const SCRIPT: &str = include_str!("docs_page/page.js");
@@ -62,6 +65,28 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; c
         accounts::recover,
         accounts::session,
         accounts::user,
+        channels::list_channels,
+        channels::create_channel,
+        channels::read_channel,
+        channels::change_channel,
+        channels::delete_channel,
+        rooms::list_rooms,
+        rooms::create_room,
+        rooms::read_room,
+        rooms::change_room,
+        rooms::delete_room,
+        rooms::bind,
+        rooms::unbind,
+        rooms::messages,
+        rooms::say,
+        rooms::approve_in_room,
+        room_events::room_events,
+        room_events::socket,
+        hooks::list_hooks,
+        hooks::add_hook,
+        hooks::remove_hook,
+        hooks::dead_calls,
+        hooks::replay_call,
         members::list,
         members::add,
         members::remove,

@@ -1,10 +1,10 @@
-//! The examples of docs/conversations.md and docs/tools.md, the calls of docs/users.md, and the OpenAPI document.
+//! The examples of docs/conversations.md, docs/tools.md and docs/rooms.md, the calls of docs/users.md, and the OpenAPI document.
 
 use std::process::Stdio;
 
 use http::Method;
 use serde_json::{Value, json};
-use throughline_testkit::Gateway;
+use throughline_testkit::{Answer, Gateway};
 use tokio::process::Command;
 
 use crate::support::{ANTHROPIC, Api, BINARY, text};
@@ -16,6 +16,7 @@ const PAGE: &str = include_str!("../../../../docs/conversations.md");
 const USERS_PAGE: &str = include_str!("../../../../docs/users.md");
 
 const TOOLS_PAGE: &str = include_str!("../../../../docs/tools.md");
+const ROOMS_PAGE: &str = include_str!("../../../../docs/rooms.md");
 
 /// The content of the first code block of this language.
 fn code_block(language: &str) -> &'static str {
@@ -29,9 +30,10 @@ fn code_block_of(page: &'static str, language: &str) -> &'static str {
 }
 
 /// The rows of the table of endpoints: method, path, body and status.
-fn examples() -> Vec<(Method, String, Value, u16)> {
+fn examples(page: &str) -> Vec<(Method, String, Value, u16)> {
     let code = |cell: &str| cell.trim().trim_matches('`').to_owned();
-    let rows = PAGE.lines().filter(|line| line.starts_with("| `"));
+    let is_call = |line: &&str| line.starts_with("| `") && line.contains(" /api/");
+    let rows = page.lines().filter(is_call);
     rows.map(|row| {
         let cells: Vec<&str> = row.split('|').collect();
         let call = code(cells[1]);
@@ -51,12 +53,14 @@ async fn zero_config() -> Gateway {
     Gateway::start(BINARY, "").await
 }
 
-#[tokio::test]
-async fn every_example_of_the_page_works() {
-    let mut api = Api::of(zero_config().await);
-    api.present(&[("x-throughline-chat-key", SEALED_KEY)]);
+/// Makes the calls of a page, from top to bottom. `learn` gives the ids that later calls name.
+async fn run_examples(
+    api: &Api,
+    page: &str,
+    learn: impl AsyncFn(&Method, &str, &Value, &Answer) -> Vec<(&'static str, String)>,
+) {
     let mut ids: Vec<(&str, String)> = Vec::new();
-    for (method, path, body, status) in examples() {
+    for (method, path, body, status) in examples(page) {
         let filled = |text: &str| {
             ids.iter().fold(text.to_owned(), |text, (name, id)| text.replace(name, id))
         };
@@ -67,19 +71,61 @@ async fn every_example_of_the_page_works() {
         };
         let answer = api.send(method.clone(), &path, &body).await;
         assert_eq!(answer.status, status, "{method} {path}: {}", answer.text());
+        ids.extend(learn(&method, &path, &body, &answer).await);
+    }
+}
+
+#[tokio::test]
+async fn every_example_of_the_page_works() {
+    let mut api = Api::of(zero_config().await);
+    api.present(&[("x-throughline-chat-key", SEALED_KEY)]);
+    run_examples(&api, PAGE, async |method, path, body, answer| {
         if path == "/api/projects" && method == Method::POST {
             let name = if body["mode"] == "sealed" { "{sealed}" } else { "{project}" };
-            ids.push((name, text(&answer.json()["id"]).to_owned()));
+            return vec![(name, text(&answer.json()["id"]).to_owned())];
         }
-        if path.ends_with("/chat") {
-            let node = answer.header("x-throughline-node").to_owned();
-            let project = path.trim_end_matches("/chat");
-            let question = api.get(&format!("{project}/nodes/{node}")).await["parent"].clone();
-            ids.push(("{question}", text(&question).to_owned()));
-            ids.push(("{node}", node));
-            ids.push(("{run}", answer.header("x-throughline-run").to_owned()));
+        if !path.ends_with("/chat") {
+            return Vec::new();
         }
+        let node = answer.header("x-throughline-node").to_owned();
+        let project = path.trim_end_matches("/chat");
+        let question = api.get(&format!("{project}/nodes/{node}")).await["parent"].clone();
+        vec![
+            ("{question}", text(&question).to_owned()),
+            ("{node}", node),
+            ("{run}", answer.header("x-throughline-run").to_owned()),
+        ]
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn every_example_of_the_page_about_rooms_works() {
+    let api = Api::of(zero_config().await);
+    run_examples(&api, ROOMS_PAGE, async |method, path, _, answer| {
+        let name = match path {
+            "/api/rooms" => "{room}",
+            path if path.ends_with("/hooks") => "{hook}",
+            _ => return Vec::new(),
+        };
+        match *method == Method::POST {
+            true => vec![(name, text(&answer.json()["id"]).to_owned())],
+            false => Vec::new(),
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn tutorial_about_rooms_works_with_curl() {
+    let gateway = zero_config().await;
+    let script = code_block_of(ROOMS_PAGE, "sh");
+    let out = run_script("sh", &["-eu", "-c", script], &gateway).await;
+    for kind in ["THINKING_START", "THINKING_DELTA", "THINKING_END", "TYPING"] {
+        assert!(out.contains(&format!(r#""type":"{kind}""#)), "{kind}: {out}");
     }
+    assert_eq!(out.matches(r#""type":"MESSAGE""#).count(), 2, "{out}");
+    assert_eq!(out.matches(r#""role":"assistant""#).count(), 1, "{out}");
 }
 
 async fn run_script(program: &str, arguments: &[&str], gateway: &Gateway) -> String {
@@ -139,10 +185,11 @@ async fn tutorial_works_with_python() {
 async fn page_has_an_example_of_every_operation() {
     let api = Api::over(&[ANTHROPIC]).await;
     let document = api.get("/api/openapi.json").await;
-    let calls = [PAGE, USERS_PAGE].into_iter().flat_map(str::lines).filter_map(|line| {
-        let call = line.strip_prefix("| `")?.split('`').next()?;
-        call.split_once(' ')
-    });
+    let calls =
+        [PAGE, USERS_PAGE, ROOMS_PAGE].into_iter().flat_map(str::lines).filter_map(|line| {
+            let call = line.strip_prefix("| `")?.split('`').next()?;
+            call.split_once(' ')
+        });
     let shown: Vec<(String, Vec<String>)> = calls
         .map(|(method, path)| {
             let path = path.split('?').next().unwrap_or_default();
@@ -163,7 +210,7 @@ async fn page_has_an_example_of_every_operation() {
             assert!(has_example, "{method} {path}");
         }
     }
-    assert_eq!(paths.len(), 33, "{:?}", paths.keys());
+    assert_eq!(paths.len(), 47, "{:?}", paths.keys());
 }
 
 #[tokio::test]

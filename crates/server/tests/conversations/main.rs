@@ -24,6 +24,7 @@ mod projects;
 mod random_cuts;
 mod raw_replies;
 mod regenerated;
+mod rooms;
 mod runs;
 mod sealed;
 mod swapped_rows;

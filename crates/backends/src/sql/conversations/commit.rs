@@ -5,6 +5,7 @@ use throughline_conversations::store::{
 };
 
 use super::SqlConversations;
+use super::rooms::add_entries;
 use super::rows::{self, to_json};
 use crate::sql::{Database, Statements, WriteTransaction, values};
 
@@ -102,7 +103,7 @@ async fn apply(to: &mut impl Statements, commit: &Commit) -> Result<Outcome, sql
     for node in &commit.nodes {
         put_node(to, node).await?;
     }
-    Ok(Outcome::Written)
+    add_entries(to, &commit.entries).await
 }
 
 /// Adds a reference. Returns false if its project has a branch of this name.

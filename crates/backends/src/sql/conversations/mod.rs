@@ -3,7 +3,7 @@
 //! - `rows`: reads nodes, references, projects and runs from rows;
 //! - `commit`: writes changes together;
 //! - `paths`: reads a node and those before it;
-//! - `nodes`, `projects`, `runs`, `users`, `members`: the traits of the store.
+//! - `nodes`, `projects`, `runs`, `rooms`, `users`, `members`: the traits of the store.
 
 #![allow(
     private_bounds,
@@ -15,6 +15,7 @@ mod members;
 mod nodes;
 mod paths;
 mod projects;
+mod rooms;
 mod rows;
 mod runs;
 mod users;

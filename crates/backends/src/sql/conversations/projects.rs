@@ -18,6 +18,9 @@ impl<D: Database> SqlConversations<D> {
             // Commits hold the project before its branches, so this comes first here too.
             "UPDATE project SET owner = owner WHERE id = $1",
             "DELETE FROM run WHERE reference IN (SELECT id FROM reference WHERE project = $1)",
+            // Runs of rooms are on no branch.
+            "DELETE FROM run WHERE owner = (SELECT owner FROM project WHERE id = $1)
+             AND scope = 'project:' || $1",
             "DELETE FROM node WHERE project = $1",
             "DELETE FROM reference WHERE project = $1",
         ] {

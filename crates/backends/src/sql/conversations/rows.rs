@@ -3,8 +3,8 @@
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use throughline_conversations::store::{
-    Branch, Credential, Detail, Member, Node, NodeFacts, Piece, Project, ProjectNode, Reference,
-    Run, RunStatus, User, UserSession,
+    Branch, Channel, Credential, Delivery, Detail, Member, Node, NodeFacts, Piece, Project,
+    ProjectNode, Reference, Room, RoomEntry, Run, RunStatus, User, UserSession,
 };
 
 use crate::sql::Row;
@@ -53,6 +53,18 @@ pub(super) const SESSION: &str = "token, account, created, expires";
 
 /// The columns of a member, for [`member`].
 pub(super) const MEMBER: &str = "project, account, created, wrapped_key";
+
+/// The columns of a channel, for [`channel`].
+pub(super) const CHANNEL: &str = "owner, id, created, sealed";
+
+/// The columns of a room, for [`room`].
+pub(super) const ROOM: &str = "id, owner, project, branch, created, version, sealed";
+
+/// The columns of an entry of the log of a room, for [`room_entry`].
+pub(super) const ROOM_ENTRY: &str = "room, number, name, sealed";
+
+/// The columns of a call of a webhook, for [`delivery`].
+pub(super) const DELIVERY: &str = "id, room, attempts, due, sealed";
 
 pub(super) fn node(mut row: Row) -> Result<Node, sqlx::Error> {
     let mut node = Node {
@@ -193,6 +205,42 @@ pub(super) fn member(mut row: Row) -> Result<Member, sqlx::Error> {
         user: row.text()?,
         created: row.number()?,
         wrapped_key: row.optional_bytes()?,
+    })
+}
+
+pub(super) fn channel(mut row: Row) -> Result<Channel, sqlx::Error> {
+    let (owner, id) = (row.text()?, row.text()?);
+    Ok(Channel { id, owner, created: row.number()?, sealed: row.bytes()? })
+}
+
+pub(super) fn room(mut row: Row) -> Result<Room, sqlx::Error> {
+    Ok(Room {
+        id: row.text()?,
+        owner: row.text()?,
+        project: row.text()?,
+        branch: row.text()?,
+        created: row.number()?,
+        version: row.number()?,
+        sealed: row.bytes()?,
+    })
+}
+
+pub(super) fn room_entry(mut row: Row) -> Result<RoomEntry, sqlx::Error> {
+    Ok(RoomEntry {
+        room: row.text()?,
+        number: row.number()?,
+        name: row.optional_text()?,
+        sealed: row.bytes()?,
+    })
+}
+
+pub(super) fn delivery(mut row: Row) -> Result<Delivery, sqlx::Error> {
+    Ok(Delivery {
+        id: row.text()?,
+        room: row.text()?,
+        attempts: row.number()?,
+        due: row.optional_number()?,
+        sealed: row.bytes()?,
     })
 }
 

@@ -51,6 +51,7 @@ fn empty_file_has_all_defaults() {
         reasoning_fields: vec![ReasoningField::Reasoning, ReasoningField::ReasoningContent],
         mcp: Vec::new(),
         tools: throughline_conversations::tool_loop::Limits::default(),
+        rooms: throughline_conversations::rooms::RoomSettings::default(),
         projects: ProjectDefaults {
             provider: String::new(),
             model: String::new(),
