@@ -134,7 +134,7 @@ impl Verifier {
             SealedTable::Project => self.judge_project(row, &mut found),
             SealedTable::Node => self.judge_node(row, &mut found),
             SealedTable::RawResponse => {
-                let project = row.scope.as_deref().unwrap_or_default();
+                let project = scope(row);
                 let value = self.open_field(project, Field::RawResponse, &row.id.id, value(row, 0));
                 found.add("raw_response", value);
             }
@@ -152,6 +152,13 @@ impl Verifier {
                 };
                 found.add("sealed", opened);
             }
+            SealedTable::Channel => found.add("sealed", self.open_own(SealedKind::Channel, row)),
+            SealedTable::Room => found.add("sealed", self.open_own(SealedKind::Room, row)),
+            SealedTable::RoomLog => {
+                let (project, field) = (scope(row), Field::RoomEvent(row.id.number));
+                found.add("sealed", self.open_field(project, field, &row.id.id, value(row, 0)));
+            }
+            SealedTable::Delivery => found.add("sealed", self.open_delivery(row)),
             SealedTable::VaultRecord => found.add("sealed", self.open_vault_record(row)),
         }
         found.verdict()
@@ -294,6 +301,16 @@ impl Verifier {
         check_json(&opened).map(|()| true)
     }
 
+    /// Opens a call of a webhook. Those of sealed projects are sealed under the key of the project.
+    fn open_delivery(&self, row: &SealedRow) -> Opened {
+        match self.projects.get(scope(row)) {
+            Some(ProjectKeys::Sealed { .. }) => {
+                self.open_field(scope(row), Field::Delivery, &row.id.id, value(row, 0))
+            }
+            _ => self.open_own(SealedKind::Delivery, row),
+        }
+    }
+
     fn open_vault_record(&self, row: &SealedRow) -> Opened {
         let (names, rest) = value(row, 1).as_chunks::<VAULT_NAME>();
         if !rest.is_empty() {
@@ -338,6 +355,11 @@ fn value(row: &SealedRow, column: usize) -> &[u8] {
 }
 
 /// The project whose key seals the log of a run.
+/// What a row belongs to.
+fn scope(row: &SealedRow) -> &str {
+    row.scope.as_deref().unwrap_or_default()
+}
+
 fn project_of_run(row: &SealedRow) -> Option<&str> {
     row.scope.as_deref()?.strip_prefix(PROJECT_SCOPE)
 }

@@ -64,15 +64,12 @@ impl PostgresStore {
 
     /// The sealed values of all stores, read without changing anything.
     pub async fn sealed_rows(url: &str) -> Result<impl SealedRows + 'static, StoreError> {
-        const TABLES: [SealedTable; 7] = [
-            SealedTable::Project,
-            SealedTable::Node,
-            SealedTable::RawResponse,
-            SealedTable::Reference,
-            SealedTable::Run,
-            SealedTable::Log,
-            SealedTable::VaultRecord,
-        ];
+        const TABLES: [SealedTable; 11] = {
+            let mut tables = [SealedTable::VaultRecord; 11];
+            let (first, _) = tables.split_at_mut(SealedTable::CONVERSATIONS.len());
+            first.copy_from_slice(&SealedTable::CONVERSATIONS);
+            tables
+        };
         let database = Database::connect(url).await?;
         Ok(SqlSealedRows { database, tables: &TABLES })
     }

@@ -32,6 +32,22 @@ fn parts(table: SealedTable) -> [&'static str; 5] {
         SealedTable::Log => {
             ["log.run", "log.first", "run.scope", "NULL", "log LEFT JOIN run ON run.id = log.run"]
         }
+        SealedTable::Channel => ["owner || '/' || id", "0", "NULL", "NULL", "channel"],
+        SealedTable::Room => ["id", "0", "project", "NULL", "room"],
+        SealedTable::RoomLog => [
+            "room_log.room",
+            "room_log.number",
+            "room.project",
+            "NULL",
+            "room_log LEFT JOIN room ON room.id = room_log.room",
+        ],
+        SealedTable::Delivery => [
+            "delivery.id",
+            "0",
+            "room.project",
+            "NULL",
+            "delivery LEFT JOIN room ON room.id = delivery.room",
+        ],
         SealedTable::VaultRecord => ["''", "id", "NULL", "NULL", "vault_record"],
     }
 }
@@ -56,7 +72,7 @@ fn statement(table: SealedTable, rows: Rows<'_>) -> (String, Vec<Value>) {
     };
     // Each form can use the primary key of its table.
     let (chosen, order) = match table {
-        SealedTable::Log => {
+        SealedTable::Log | SealedTable::RoomLog => {
             (format!("({id}, {number}) {sign} ($1, $2)"), format!("{id}, {number}"))
         }
         SealedTable::VaultRecord => (format!("{number} {sign} $2 AND $1 = ''"), number.to_owned()),

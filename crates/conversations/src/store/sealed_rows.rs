@@ -20,14 +20,32 @@ pub enum SealedTable {
     Run,
     /// The logs of runs.
     Log,
+    /// Channels.
+    Channel,
+    /// Rooms.
+    Room,
+    /// The logs of rooms.
+    RoomLog,
+    /// Calls of webhooks.
+    Delivery,
     /// Turns in the vault.
     VaultRecord,
 }
 
 impl SealedTable {
     /// The tables of conversations.
-    pub const CONVERSATIONS: [Self; 6] =
-        [Self::Project, Self::Node, Self::RawResponse, Self::Reference, Self::Run, Self::Log];
+    pub const CONVERSATIONS: [Self; 10] = [
+        Self::Project,
+        Self::Node,
+        Self::RawResponse,
+        Self::Reference,
+        Self::Run,
+        Self::Log,
+        Self::Channel,
+        Self::Room,
+        Self::RoomLog,
+        Self::Delivery,
+    ];
 
     /// The name in the database.
     pub fn name(self) -> &'static str {
@@ -38,6 +56,10 @@ impl SealedTable {
             Self::Reference => "reference",
             Self::Run => "run",
             Self::Log => "log",
+            Self::Channel => "channel",
+            Self::Room => "room",
+            Self::RoomLog => "room_log",
+            Self::Delivery => "delivery",
             Self::VaultRecord => "vault_record",
         }
     }
@@ -48,7 +70,14 @@ impl SealedTable {
             Self::Node => &["sealed", "encrypted_thinking_content", "encrypted_thinking_signature"],
             Self::RawResponse => &["raw_response"],
             Self::VaultRecord => &["sealed", "names"],
-            Self::Project | Self::Reference | Self::Run | Self::Log => &["sealed"],
+            Self::Project
+            | Self::Reference
+            | Self::Run
+            | Self::Log
+            | Self::Channel
+            | Self::Room
+            | Self::RoomLog
+            | Self::Delivery => &["sealed"],
         }
     }
 }
@@ -56,9 +85,10 @@ impl SealedTable {
 /// Identifies a row of a table. Rows are read in this order.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RowId {
-    /// The id. Empty for records of the vault.
+    /// The id. Empty for records of the vault, and with its owner for a channel.
     pub id: String,
-    /// The number of the first entry of a piece of a log, or of a record of the vault. Else 0.
+    /// The number of an entry of a room's log, of the first entry of a piece of a run's log, or of a
+    /// record of the vault. Else 0.
     pub number: u64,
 }
 
@@ -67,7 +97,7 @@ pub struct RowId {
 pub struct SealedRow {
     /// Which row.
     pub id: RowId,
-    /// What it belongs to: the project of a node, the scope of a run.
+    /// What it belongs to: the project of a node or a room, the scope of a run.
     pub scope: Option<String>,
     /// The facts of a project, as JSON.
     pub facts: Option<String>,

@@ -152,6 +152,20 @@ async fn tutorial_works_with_curl() {
     assert!(out.contains(r#""name":"second""#), "{out}");
 }
 
+/// Covers: S3-25
+#[tokio::test]
+async fn examples_join_rooms_and_answer_hooks() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples");
+    let config = std::fs::read_to_string(format!("{folder}/throughline.toml")).expect("a file");
+    let gateway = Gateway::start(BINARY, &config).await;
+    let out = run_script("python3", &[&format!("{folder}/room.py")], &gateway).await;
+    assert_eq!(out.matches("tutor is thinking: ").count(), 2, "{out}");
+    assert_eq!(out.matches("signed: True").count(), 2, "{out}");
+    let out = run_script("node", &[&format!("{folder}/room.mjs")], &gateway).await;
+    assert!(out.contains("ada: Why does this **** heron"), "{out}");
+    assert!(out.contains("simulator's answer"), "{out}");
+}
+
 #[tokio::test]
 async fn tutorial_about_tools_works_with_curl() {
     // The page names the program as users install it.

@@ -42,11 +42,13 @@ fn key() -> ChatKey {
 /// A gateway with every kind of stored content: a managed project, a sealed one, a stored response and
 /// a turn in the vault. Returns the paths of both projects.
 async fn filled(database: Database) -> (Api, [String; 2]) {
-    let mut api = Api::on(database, &[ANTHROPIC], SCENARIO, "").await;
+    let settings = "[hooks]\nallow_private = true\n";
+    let mut api = Api::on(database, &[ANTHROPIC], SCENARIO, settings).await;
     let managed = api.project(json!({"title": "Herons"})).await;
     let check = key().key_check().to_string();
     api.present(&[(CHAT_KEY, &key().write())]);
     let sealed = json!({"title": "Storks", "mode": "sealed", "keyCheck": check});
+    fill_rooms(&api, [json!({"title": "Open"}), sealed.clone()]).await;
     let sealed = api.project(sealed).await;
     for project in [&managed, &sealed] {
         for message in ["ponder", "plain"] {
@@ -64,6 +66,20 @@ async fn filled(database: Database) -> (Api, [String; 2]) {
     api.gateway.signal("TERM").await;
     api.gateway.wait_for_exit().await;
     (api, [managed, sealed])
+}
+
+/// Adds a channel, and a room in a project of each of these kinds. A hook does not answer, so its call waits.
+async fn fill_rooms(api: &Api, projects: [Value; 2]) {
+    assert_eq!(api.post("/api/channels", json!({"id": "tutor"})).await.status, 201);
+    for project in projects {
+        let project = api.project(project).await;
+        let made = api.post("/api/rooms", json!({"title": "R", "project": id_of(&project)})).await;
+        let room = format!("/api/rooms/{}", text(&made.json()["id"]));
+        let hook = json!({"trigger": "before_message", "secret": "s", "url": "http://127.0.0.1:1"});
+        assert_eq!(api.post(&format!("{room}/hooks"), hook).await.status, 201);
+        let message = json!({"participant": "ada", "content": "hello"});
+        assert_eq!(api.post(&format!("{room}/messages"), message).await.status, 202);
+    }
 }
 
 fn id_of(project: &str) -> &str {
@@ -126,6 +142,24 @@ async fn damage(tables: &mut Tables, [managed, sealed]: [&str; 2]) -> BTreeSet<[
     tables.swap("raw_response", "raw_response", [&raw[0], &raw[1]]).await;
     expect("raw_response", &nodes[1], "raw_response");
     expect("raw_response", &sealed_nodes[3], "raw_response");
+    // Rooms: a log of each, a call of a hook, a channel.
+    let entries = "SELECT room || '/' || number FROM room_log ORDER BY room";
+    let entries = tables.texts(entries).await;
+    let rooms: Vec<String> = entries
+        .iter()
+        .filter_map(|entry| entry.strip_suffix("/1"))
+        .map(|room| format!("room = '{room}' AND number = 1"))
+        .collect();
+    assert_eq!((entries.len(), rooms.len()), (2, 2), "{entries:?}");
+    tables.swap("sealed", "room_log", [&rooms[0], &rooms[1]]).await;
+    for entry in &entries {
+        expect("room_log", entry, "sealed");
+    }
+    for (table, id) in [("delivery", "id"), ("channel", "owner || '/' || id"), ("room", "id")] {
+        let ids = tables.texts(&format!("SELECT {id} FROM {table} ORDER BY id")).await;
+        tables.change("sealed", table, &format!("{id} = '{}'", ids[0]), flip).await;
+        expect(table, &ids[0], "sealed");
+    }
     // Stored responses and the vault.
     let response = tables.texts("SELECT id FROM node WHERE project IS NULL").await.swap_remove(0);
     tables.change("sealed", "node", &is(&response), |bytes| bytes.truncate(10)).await;
@@ -219,7 +253,7 @@ async fn rotated_keyring_reads_old_rows_and_seals_new_ones() {
         assert!(text(&old["made"]).starts_with("20"), "{before}");
         let old_rows = old["rows"].as_u64().expect("a number");
         assert!(old_rows > 10, "{before}");
-        assert_eq!(before["projects"], json!({"managed": 1, "sealed": 1}));
+        assert_eq!(before["projects"], json!({"managed": 2, "sealed": 2}));
         assert!(before["rowsUnderChatKeys"].as_u64() > Some(6), "{before}");
 
         let rotated = succeed(&api, &["rotate"], &[]).await;

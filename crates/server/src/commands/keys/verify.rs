@@ -221,7 +221,7 @@ impl Check {
 /// The row as people look for it.
 fn shown(table: SealedTable, id: &RowId) -> String {
     match table {
-        SealedTable::Log => format!("{}/{}", id.id, id.number),
+        SealedTable::Log | SealedTable::RoomLog => format!("{}/{}", id.id, id.number),
         SealedTable::VaultRecord => id.number.to_string(),
         _ => id.id.clone(),
     }
