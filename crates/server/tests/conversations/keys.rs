@@ -272,7 +272,7 @@ async fn rotated_keyring_reads_old_rows_and_seals_new_ones() {
         assert!(new["rows"].as_u64() > Some(2), "{after}");
         assert_eq!(after["rowsUnderUnknownKeys"], 0);
         let shown = succeed(&api, &["status"], &[]).await;
-        assert!(shown.contains("seals, and opens") && shown.contains("1 sealed"), "{shown}");
+        assert!(shown.contains("seals, and opens") && shown.contains("2 sealed"), "{shown}");
         let verified = succeed(&api, &["verify"], &[]).await;
         assert!(verified.contains(" 0 damaged"), "{verified}");
     }
