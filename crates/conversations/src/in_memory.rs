@@ -101,6 +101,14 @@ impl Contents {
         self.rooms.log(entries)
     }
 
+    /// The ids of the runs of a scope that are under way.
+    pub(crate) fn running(&self, owner: &str, scope: &str) -> Vec<String> {
+        let is_running = |run: &&Run| {
+            run.owner == owner && run.scope == scope && run.status == RunStatus::Running
+        };
+        self.runs.values().filter(is_running).map(|run| run.id.clone()).collect()
+    }
+
     /// Adds a reference. Returns false if its project has a branch of this name.
     fn add_reference(&mut self, reference: Reference) -> bool {
         if let Some(branch) = &reference.branch

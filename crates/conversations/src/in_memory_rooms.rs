@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use throughline_gateway::thinking::store::StoreFuture;
 
 use crate::in_memory::{InMemory, page, ready, replace};
-use crate::store::{Changed, Channel, Delivery, Outcome, Page, Room, RoomEntry, RoomStore};
+use crate::store::{
+    Changed, Channel, Delivery, Outcome, Page, Room, RoomEntry, RoomNews, RoomStore, project_scope,
+};
 
 /// Rooms, and what belongs to them.
 #[derive(Clone, Debug, Default)]
@@ -136,6 +138,17 @@ impl RoomStore for InMemory {
         let contents = self.contents.lock();
         let last = contents.rooms.entries(room, 0).next_back().map(|entry| entry.number);
         ready(last.unwrap_or_default())
+    }
+
+    fn room_news(&self, rooms: &[String]) -> StoreFuture<'_, Vec<RoomNews>> {
+        let contents = self.contents.lock();
+        let known = rooms.iter().filter_map(|room| contents.rooms.rooms.get(room));
+        let news = known.map(|room| RoomNews {
+            room: room.id.clone(),
+            last: contents.rooms.entries(&room.id, 0).next_back().map_or(0, |entry| entry.number),
+            runs: contents.running(&room.owner, &project_scope(&room.project)),
+        });
+        ready(news.collect())
     }
 
     fn put_delivery(&self, delivery: Delivery) -> StoreFuture<'_, ()> {

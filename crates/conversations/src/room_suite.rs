@@ -1,8 +1,8 @@
 //! The tests of rooms, channels and calls of webhooks that every conversation store must pass.
 
 use crate::store::{
-    Changed, Channel, Commit, Delivery, Member, Outcome, Page, Project, Room, RoomEntry, Run,
-    RunStatus, Store, project_scope,
+    Changed, Channel, Commit, Delivery, Member, Outcome, Page, Project, Room, RoomEntry, RoomNews,
+    Run, RunStatus, Store, project_scope,
 };
 
 /// The message of a failed store operation.
@@ -119,6 +119,9 @@ async fn entries_have_numbers_and_names_of_their_own(store: &dyn Store) {
     let written = outcomes.iter().filter(|outcome| matches!(outcome, Ok(Outcome::Written)));
     assert_eq!(written.count(), 1, "{outcomes:?}");
     assert_eq!(store.last_entry("room_1").await.expect(OK), 3);
+    let asked_for = ["room_1", "room_9"].map(str::to_owned);
+    let news = RoomNews { room: "room_1".to_owned(), last: 3, runs: Vec::new() };
+    assert_eq!(store.room_news(&asked_for).await.expect(OK), [news]);
 }
 
 async fn deliveries_are_taken_once(store: &dyn Store) {
@@ -155,6 +158,8 @@ async fn purged_project_has_no_rooms(store: &dyn Store) {
     };
     let start = Commit { start: Some(run), ..Commit::default() };
     assert_eq!(store.commit(start).await.expect(OK), Outcome::Written);
+    let news = store.room_news(&["room_1".to_owned()]).await.expect(OK);
+    assert_eq!(news[0].runs, ["run_of_room"]);
     assert!(store.remove_project(PROJECT).await.expect(OK));
     assert_eq!(store.room("room_1").await.expect(OK), None);
     assert_eq!(store.room_log("room_1", 0, 9).await.expect(OK), []);

@@ -9,8 +9,8 @@ use throughline_gateway::thinking::store::StoreFuture;
 use crate::store::{
     Branch, Changed, Channel, Commit, CredentialChange, Delivery, Detail, KeyChange, LogPiece,
     Member, MemberStore, Node, NodeFacts, NodeStore, Outcome, Page, Piece, Project, ProjectStore,
-    Reference, Room, RoomEntry, RoomStore, Run, RunStore, Store, TokenHash, User, UserSession,
-    UserStore,
+    Reference, Room, RoomEntry, RoomNews, RoomStore, Run, RunStore, Store, TokenHash, User,
+    UserSession, UserStore,
 };
 
 /// A store, and what is known about the writes to it.
@@ -274,6 +274,10 @@ impl RoomStore for WatchedStore {
 
     fn last_entry(&self, room: &str) -> StoreFuture<'_, u64> {
         self.store.last_entry(room)
+    }
+
+    fn room_news(&self, rooms: &[String]) -> StoreFuture<'_, Vec<RoomNews>> {
+        self.store.room_news(rooms)
     }
 
     fn put_delivery(&self, delivery: Delivery) -> StoreFuture<'_, ()> {

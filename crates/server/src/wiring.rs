@@ -166,7 +166,7 @@ impl App {
         let projects =
             Arc::new(Projects::new(gateway.clone(), runs.clone(), tools.clone(), settings));
         let rooms = Arc::new(Rooms::new(projects.clone(), runs.clone(), config.rooms));
-        tokio::spawn(rooms.clone().run_deliveries());
+        tokio::spawn(rooms.clone().run());
         let stopping = watch::Sender::new(false);
         let queue = config.runs.reader_queue;
         let readers = Arc::new(Readers::new(gateway.clone(), runs.clone(), queue));

@@ -328,7 +328,7 @@ fn open_nodes(seal: &ChatSeal, nodes: Vec<Node>) -> Result<Vec<PastNode>, Proble
 }
 
 /// The opened content of a node.
-pub(super) fn content(seal: &ChatSeal, node: &Node) -> Result<NodeContent, Problem> {
+pub(crate) fn content(seal: &ChatSeal, node: &Node) -> Result<NodeContent, Problem> {
     let fields = SealedFields::read(&node.sealed);
     let sealed = fields.as_ref().and_then(|fields| fields.get(Field::Node));
     Ok(seal.open_json(Field::Node, &node.id, sealed.unwrap_or(&node.sealed))?)

@@ -18,7 +18,7 @@ mod branch;
 pub mod budget;
 pub mod content;
 pub mod context;
-mod history;
+pub(crate) mod history;
 pub mod ids;
 mod leases;
 mod locks;

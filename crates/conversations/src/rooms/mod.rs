@@ -22,8 +22,10 @@ mod task;
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::Mutex;
+use tokio::time::sleep;
 
 pub use self::channel::{ChannelChange, ChannelList, ChannelView, NewChannel};
 use self::hooks::deliveries::Deliveries;
@@ -39,6 +41,9 @@ use crate::projects::problem::Problem;
 use crate::projects::room_turn::RoomHome;
 use crate::runs::Runs;
 use crate::sealed_store::SealedStore;
+
+/// How often a shared store is asked for what other instances have written.
+const LOOK_INTERVAL: Duration = Duration::from_millis(200);
 
 /// The settings of rooms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,9 +83,36 @@ impl Rooms {
         Self { projects, runs, sealed_store, settings, hooks, live: Mutex::default() }
     }
 
-    /// Repeats calls of webhooks until they succeed or are dead, for ever.
-    pub async fn run_deliveries(self: Arc<Self>) {
-        self.hooks.deliveries.clone().run().await;
+    /// Repeats calls of webhooks, and follows what other instances write, for ever.
+    pub async fn run(self: Arc<Self>) {
+        let deliveries = self.hooks.deliveries.clone();
+        tokio::join!(deliveries.run(), self.watch_others());
+    }
+
+    /// Asks a shared store what is new in all rooms that are in use here, with few statements.
+    async fn watch_others(&self) {
+        let store = &self.sealed_store.store;
+        while store.is_shared() {
+            sleep(LOOK_INTERVAL).await;
+            let rooms: Vec<String> = self.live.lock().keys().cloned().collect();
+            if rooms.is_empty() {
+                continue;
+            }
+            match store.room_news(&rooms).await {
+                Ok(news) => {
+                    let live = self.live.lock();
+                    for news in news {
+                        if let Some(room) = live.get(&news.room) {
+                            room.hear(news);
+                        }
+                    }
+                }
+                Err(error) => {
+                    let error = &error as &dyn std::error::Error;
+                    tracing::error!(error, "cannot read what is new in rooms");
+                }
+            }
+        }
     }
 
     /// The room in use, with a task that follows it.

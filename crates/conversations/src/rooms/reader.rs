@@ -142,11 +142,12 @@ impl RoomReader {
         let mut frames = VecDeque::new();
         let until = self.stored_until;
         for entry in page.into_iter().filter(|entry| entry.number <= until) {
-            match self.home.open(&entry) {
-                Ok(event) => {
-                    let event = self.rooms.shown_event(&self.home, entry.number, event).await;
-                    frames.push_back(Frame::new(&event));
-                }
+            let shown = match self.home.open(&entry) {
+                Ok(event) => self.rooms.shown_event(&self.home, entry.number, event).await,
+                Err(error) => Err(error),
+            };
+            match shown {
+                Ok(event) => frames.push_back(Frame::new(&event)),
                 Err(error) => {
                     let error = &error as &dyn std::error::Error;
                     tracing::error!(room = self.home.room, error, "cannot open an event of a room");

@@ -11,6 +11,7 @@ use futures_util::stream::{BoxStream, SelectAll};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use throughline_canonical::{Event, Reply};
+use throughline_gateway::thinking::store::StoreError;
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::{Instant, sleep_until};
 
@@ -21,13 +22,14 @@ use super::hooks::{Gate, HookCall, HookConfig, Trigger, Verdict, answer_data, ca
 use super::machine::{Effect, Input, Message, Room, Step};
 use crate::projects::Caller;
 use crate::projects::content::{NodeContent, NodeView};
+use crate::projects::history::content as opened_content;
 use crate::projects::problem::Problem;
 use crate::projects::room_turn::{RoomHome, RoomRun, RoomTurn, RunInRoom, message_of};
 use crate::runs::log::Entry;
-use crate::store::{Node, RoomEntry, Run, RunStatus, project_scope};
+use crate::store::{Node, RoomEntry, RoomNews, Run, RunStatus, project_scope};
 
-/// How often a shared store is asked for what other instances have written.
-const LOOK_INTERVAL: Duration = Duration::from_millis(200);
+/// The pause before the store is asked again, after it failed.
+const RETRY: Duration = Duration::from_millis(300);
 /// How long a room without readers and runs stays in memory.
 const IDLE: Duration = Duration::from_secs(20);
 /// Messages that wait for the task. Callers wait when there are more.
@@ -54,6 +56,8 @@ pub(super) struct LiveRoom {
     pub(super) feed: Feed,
     commands: mpsc::Sender<Command>,
     changed: Notify,
+    /// The newest news from other instances that the task has been woken for.
+    news: Mutex<Option<RoomNews>>,
     /// With the newest key of a sealed project that a caller has presented.
     home: Mutex<RoomHome>,
 }
@@ -66,6 +70,20 @@ impl LiveRoom {
 
     pub(super) fn wake(&self) {
         self.changed.notify_one();
+    }
+
+    /// Wakes the task if something is new.
+    pub(super) fn hear(&self, news: RoomNews) {
+        let mut known = self.news.lock();
+        if known.as_ref() != Some(&news) {
+            *known = Some(news);
+            self.wake();
+        }
+    }
+
+    /// Has the task woken again, because it could not read what is new.
+    fn forget_news(&self) {
+        *self.news.lock() = None;
     }
 
     /// Uses the key that a caller presents from now on.
@@ -93,6 +111,7 @@ pub(super) fn spawn(rooms: &Arc<Rooms>, home: &RoomHome, last: u64) -> Arc<LiveR
         feed: Feed::new(last),
         commands,
         changed: Notify::new(),
+        news: Mutex::default(),
         home: Mutex::new(home.clone()),
     });
     let task = Task {
@@ -102,6 +121,7 @@ pub(super) fn spawn(rooms: &Arc<Rooms>, home: &RoomHome, last: u64) -> Arc<LiveR
         machine: Room::new(rooms.settings.max_chain),
         last,
         entries: VecDeque::new(),
+        retry_at: None,
         runs: HashMap::new(),
         events: SelectAll::new(),
     };
@@ -127,26 +147,28 @@ struct Task {
     machine: Room,
     /// The number of the last entry that was read.
     last: u64,
-    /// Entries that readers have not seen: they wait for the end of a run.
+    /// Entries that readers have not seen: they wait for the end of a run, or for the store.
     entries: VecDeque<(RoomEntry, StoredEvent)>,
+    /// When entries are shown again that could not be read.
+    retry_at: Option<Instant>,
     runs: HashMap<String, Followed>,
     events: SelectAll<RunEvents>,
 }
 
 impl Task {
     async fn run(mut self, mut inbox: mpsc::Receiver<Command>) {
-        let is_shared = self.rooms.sealed_store.store.is_shared();
         let mut idle_since = Instant::now();
-        let mut next_look = Instant::now();
         // Answers that another instance writes, or that were being written when a reader came.
         self.look().await;
         loop {
             if !self.runs.is_empty() || self.live.feed.readers() > 0 {
                 idle_since = Instant::now();
-            } else if idle_since.elapsed() >= IDLE && self.leave() {
-                return;
+            } else if idle_since.elapsed() >= IDLE {
+                if self.leave() {
+                    return;
+                }
+                idle_since = Instant::now();
             }
-            let look_at = if is_shared { next_look } else { Instant::now() + IDLE };
             tokio::select! {
                 biased;
                 Some(command) = inbox.recv() => self.take(command).await,
@@ -154,9 +176,9 @@ impl Task {
                     self.follow_on(&run, entry).await;
                 }
                 () = self.live.changed.notified() => self.look().await,
-                () = sleep_until(look_at) => {
-                    next_look = Instant::now() + LOOK_INTERVAL;
-                    self.look().await;
+                () = sleep_until(self.retry_at.unwrap_or(idle_since)), if self.retry_at.is_some() => {
+                    self.retry_at = None;
+                    self.look_at_log().await;
                 }
                 () = sleep_until(idle_since + IDLE), if self.runs.is_empty() => {}
             }
@@ -433,7 +455,9 @@ impl Task {
         let project = self.live.home().project;
         let scope = project_scope(&project.id);
         let store = self.rooms.sealed_store.store.clone();
-        let Ok(runs) = store.runs(&project.owner, &scope, MAX_RECENT_RUNS).await else { return };
+        let Ok(runs) = store.runs(&project.owner, &scope, MAX_RECENT_RUNS).await else {
+            return self.live.forget_news();
+        };
         for run in runs.iter().filter(|run| run.status == RunStatus::Running) {
             let is_here =
                 self.rooms.projects.run_in_room(run).is_some_and(|of| of.room.room == self.id);
@@ -453,7 +477,7 @@ impl Task {
                 Err(error) => {
                     let error = &error as &dyn std::error::Error;
                     tracing::error!(room = self.id, error, "cannot read the log of a room");
-                    return;
+                    return self.live.forget_news();
                 }
             };
             let is_last = page.len() < LOG_PAGE;
@@ -482,8 +506,16 @@ impl Task {
                 return;
             }
             let Some((entry, event)) = self.entries.pop_front() else { return };
-            let event = self.rooms.shown_event(home, entry.number, event).await;
-            self.live.feed.push(Frame::new(&event));
+            match self.rooms.shown_event(home, entry.number, event.clone()).await {
+                Ok(shown) => self.live.feed.push(Frame::new(&shown)),
+                Err(error) => {
+                    let error = &error as &dyn std::error::Error;
+                    tracing::error!(room = self.id, error, "cannot read a message of a room");
+                    self.entries.push_front((entry, event));
+                    self.retry_at = Some(Instant::now() + RETRY);
+                    return;
+                }
+            }
         }
     }
 }
@@ -495,30 +527,29 @@ impl Rooms {
         home: &RoomHome,
         number: u64,
         event: StoredEvent,
-    ) -> RoomEvent {
+    ) -> Result<RoomEvent, StoreError> {
         let data = match event.node() {
-            Some(node) => self.shown_message(home, node).await,
+            Some(node) => self.shown_message(home, node).await?,
             None => event.data,
         };
-        RoomEvent {
+        Ok(RoomEvent {
             seq: Some(number),
             r#type: event.r#type,
             room: home.room.clone(),
             channel: event.channel,
             run: event.run,
             data,
-        }
+        })
     }
 
-    async fn shown_message(&self, home: &RoomHome, node: &str) -> Value {
-        match self.projects.room_node(home, node).await {
-            Ok(Some((node, content))) => {
-                let branch = home.branch.as_str();
-                json!(NodeView::new(&node, Some(content), branch))
-            }
-            Ok(None) => json!({ "id": node }),
-            Err(problem) => json!({"id": node, "error": problem.fault().message}),
-        }
+    async fn shown_message(&self, home: &RoomHome, id: &str) -> Result<Value, StoreError> {
+        let Some(node) = self.sealed_store.store.node(id).await? else {
+            return Ok(json!({ "id": id }));
+        };
+        Ok(match opened_content(&home.seal, &node) {
+            Ok(content) => json!(NodeView::new(&node, Some(content), &home.branch)),
+            Err(problem) => json!({"id": id, "error": problem.fault().message}),
+        })
     }
 }
 

@@ -31,7 +31,7 @@ pub use node::{
     ProjectNode, Reference,
 };
 pub use project::{Page, PreviousKey, Project, ProjectFacts};
-pub use room::{Channel, Delivery, Room, RoomEntry};
+pub use room::{Channel, Delivery, Room, RoomEntry, RoomNews};
 pub use run::{Commit, LogPiece, Outcome, Piece, Run, RunEnd, RunStatus, SealedUnder};
 pub use sealed_rows::{RowId, Rows, SealedRow, SealedRows, SealedTable};
 pub use user::{Credential, CredentialChange, TokenHash, User, UserSession};
@@ -247,6 +247,8 @@ pub trait RoomStore: Debug + Send + Sync + 'static {
     fn named_entry(&self, room: &str, name: &str) -> StoreFuture<'_, Option<RoomEntry>>;
     /// The number of the last entry of a room. 0 if there is none.
     fn last_entry(&self, room: &str) -> StoreFuture<'_, u64>;
+    /// What can be new in these rooms, in any order. A room that does not exist is left out.
+    fn room_news(&self, rooms: &[String]) -> StoreFuture<'_, Vec<RoomNews>>;
     /// Writes a delivery, and replaces one with the same id.
     fn put_delivery(&self, delivery: Delivery) -> StoreFuture<'_, ()>;
     /// Reads a delivery.

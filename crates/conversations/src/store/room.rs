@@ -47,6 +47,17 @@ pub struct RoomEntry {
     pub sealed: Vec<u8>,
 }
 
+/// What can be new in a room.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RoomNews {
+    /// The room.
+    pub room: String,
+    /// The number of the last entry of its log. 0 if there is none.
+    pub last: u64,
+    /// The runs of its project that are under way, by id.
+    pub runs: Vec<String>,
+}
+
 /// A call of a webhook that has not succeeded yet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Delivery {

@@ -13,7 +13,7 @@ use throughline_testkit::Simulator;
 use crate::support::{ANTHROPIC, Api, Database, GEMINI, RESPONSES, done, joined, lines, text};
 use crate::tables::{Tables, dump};
 
-const CHAT_KEY: &str = "x-throughline-chat-key";
+pub(crate) const CHAT_KEY: &str = "x-throughline-chat-key";
 const LEASE: &str = "x-throughline-lease";
 
 /// Every kind of content has a word of its own that appears nowhere else.
@@ -173,7 +173,7 @@ fn files_with_marks(folder: &Path, found: &mut Vec<String>) {
 }
 
 /// Where one of the words is stored: in the files of the gateway, its log included, and in its database.
-fn stored_marks(api: &Api) -> Vec<String> {
+pub(crate) fn stored_marks(api: &Api) -> Vec<String> {
     let mut found = Vec::new();
     files_with_marks(api.gateway.folder(), &mut found);
     if let Some(database) = &api.database {

@@ -1,12 +1,15 @@
 //! Rooms, their logs, channels, and calls of webhooks.
 
+use std::collections::HashMap;
+
 use throughline_conversations::store::{
-    Changed, Channel, Delivery, Outcome, Page, Room, RoomEntry, RoomStore,
+    Changed, Channel, Delivery, Outcome, Page, Room, RoomEntry, RoomNews, RoomStore,
 };
 use throughline_gateway::thinking::store::StoreFuture;
 
 use super::rows::{self, CHANNEL, DELIVERY, ROOM, ROOM_ENTRY};
 use super::{SqlConversations, read_error, write_error};
+use crate::sql::many_rows::{self, MAX_ROWS};
 use crate::sql::{Database, Row, Statements, Value, WriteTransaction, values};
 
 impl<D: Database> SqlConversations<D> {
@@ -35,6 +38,34 @@ impl<D: Database> SqlConversations<D> {
         values: Vec<Value>,
     ) -> Result<bool, sqlx::Error> {
         Ok(self.database.run(statement, values).await? > 0)
+    }
+
+    async fn read_news(&self, rooms: &[String]) -> Result<Vec<RoomNews>, sqlx::Error> {
+        let mut news: HashMap<String, RoomNews> = HashMap::new();
+        for rooms in rooms.chunks(MAX_ROWS) {
+            let (rooms, values) = many_rows::one_of(rooms);
+            let statement = format!(
+                "SELECT room.id, coalesce(max(number), 0) FROM room
+                 LEFT JOIN room_log ON room_log.room = room.id
+                 WHERE room.id IN {rooms} GROUP BY room.id"
+            );
+            let last = |mut row: Row| Ok((row.text()?, row.number()?));
+            for (room, last) in self.find(&statement, values.clone(), last).await? {
+                news.insert(room.clone(), RoomNews { room, last, runs: Vec::new() });
+            }
+            let statement = format!(
+                "SELECT room.id, run.id FROM room JOIN run ON run.owner = room.owner
+                 AND run.scope = 'project:' || room.project AND run.status = 'running'
+                 WHERE room.id IN {rooms} ORDER BY run.id"
+            );
+            let running = |mut row: Row| Ok((row.text()?, row.text()?));
+            for (room, run) in self.find(&statement, values, running).await? {
+                if let Some(known) = news.get_mut(&room) {
+                    known.runs.push(run);
+                }
+            }
+        }
+        Ok(news.into_values().collect())
     }
 
     async fn take_deliveries(
@@ -223,6 +254,11 @@ impl<D: Database> RoomStore for SqlConversations<D> {
             let last = self.find_first(statement, values, |mut row| row.number()).await;
             Ok(last.map_err(read_error)?.unwrap_or_default())
         })
+    }
+
+    fn room_news(&self, rooms: &[String]) -> StoreFuture<'_, Vec<RoomNews>> {
+        let rooms = rooms.to_vec();
+        Box::pin(async move { self.read_news(&rooms).await.map_err(read_error) })
     }
 
     fn put_delivery(&self, delivery: Delivery) -> StoreFuture<'_, ()> {

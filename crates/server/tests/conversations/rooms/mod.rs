@@ -2,7 +2,9 @@
 
 mod answers;
 mod hooks;
+mod instances;
 mod readers;
+mod sealed;
 mod settings;
 
 use std::time::Duration;
