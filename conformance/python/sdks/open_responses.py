@@ -330,6 +330,21 @@ def stored(client):
     check(json.loads(text)["error"]["code"] == "previous_response_not_found", text)
 
 
+def compact(client):
+    """A conversation is compacted, and its items go back as they are."""
+    name = "My name is Alice."
+    parts = [{"type": "input_text", "text": name}]
+    for said in (name, [{"role": "user", "content": name}], [{"role": "user", "content": parts}]):
+        text, _ = client.post({"input": said}, path="/compact")
+        compacted = json.loads(text)
+        check_type(spec.CompactResource, compacted, "the compaction")
+        check(items_of(compacted, "compaction"), compacted)
+        client.received()
+        body = {"input": [*compacted["output"], user("What is my name?")]}
+        check(text_of(client.create(body)), "there is no text")
+        check(name in client.received(), "the upstream did not get the first turn")
+
+
 class Socket:
     """One WebSocket connection."""
 
@@ -431,6 +446,7 @@ CASES = [
     structured_output,
     incomplete,
     stored,
+    compact,
     socket_turns,
     socket_reconnect,
     socket_lost_state,

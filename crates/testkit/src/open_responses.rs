@@ -16,6 +16,7 @@ const RESPONSE: Members = "id:s object:s created_at:i completed_at:i? status:s \
     frequency_penalty:n top_logprobs:i temperature:n reasoning:o? usage:o? max_output_tokens:i? \
     max_tool_calls:i? store:b background:b service_tier:s metadata:* safety_identifier:s? \
     prompt_cache_key:s?";
+const COMPACTION: Members = "id:s object:s created_at:i output:a usage:o";
 const USAGE: Members = "input_tokens:i output_tokens:i total_tokens:i input_tokens_details:o \
     output_tokens_details:o";
 
@@ -34,6 +35,7 @@ const PARTS: &[(&str, Members)] = &[
     ("summary_text", "text:s"),
     ("reasoning_text", "text:s"),
     ("input_text", "text:s"),
+    ("input_image", "detail:s"),
 ];
 const ITEM: Members = "output_index:i item:o";
 const TEXT_DELTA: Members = "item_id:s output_index:i content_index:i delta:s [logprobs]:a";
@@ -89,15 +91,25 @@ pub fn check_response(response: &Value) {
         check_members("a tool", tool, "name:s description:s? parameters:o? strict:b?");
     }
     if response["usage"].is_object() {
-        check_members("the usage", &response["usage"], USAGE);
-        let cached = &response["usage"]["input_tokens_details"]["cached_tokens"];
-        let reasoning = &response["usage"]["output_tokens_details"]["reasoning_tokens"];
-        assert!(cached.is_u64() && reasoning.is_u64(), "{}", response["usage"]);
+        check_usage(&response["usage"]);
     }
     if response["reasoning"].is_object() {
         check_members("reasoning", &response["reasoning"], "effort:s? summary:s?");
     }
     assert!(response["text"]["format"]["type"].is_string(), "{}", response["text"]);
+}
+
+/// Checks the reply to a request to compact a conversation.
+///
+/// # Panics
+/// If the reply violates the specification.
+pub fn check_compaction(reply: &Value) {
+    check_members("the compaction", reply, COMPACTION);
+    assert_eq!(reply["object"], "response.compaction");
+    check_usage(&reply["usage"]);
+    for item in elements(&reply["output"]) {
+        check_item(item);
+    }
 }
 
 /// Checks all events of one response, in order, and returns the final response.
@@ -202,6 +214,13 @@ impl OpenItem {
             }
         }
     }
+}
+
+fn check_usage(usage: &Value) {
+    check_members("the usage", usage, USAGE);
+    let cached = &usage["input_tokens_details"]["cached_tokens"];
+    let reasoning = &usage["output_tokens_details"]["reasoning_tokens"];
+    assert!(cached.is_u64() && reasoning.is_u64(), "{usage}");
 }
 
 fn check_item(item: &Value) {

@@ -151,6 +151,7 @@ const PYTHONIC: ToolFormat = ToolFormat {
         Step::Python(MARKED_LIST),
         Step::Optional(&["<|python_end|>"]),
     ],
+    closers: &["<|python_end|>"],
     turn_ends: &["<|eom_id|>"],
     ..EMPTY
 };

@@ -89,7 +89,7 @@ impl TestClient for Responses {
 
     fn read_before(&mut self, body: &str) {
         let compacted: Value = serde_json::from_str(body).expect("JSON");
-        assert_eq!(compacted["object"], "response.compaction", "{compacted}");
+        open_responses::check_compaction(&compacted);
         let question = self.history.messages.pop();
         // The user's messages are there too. Without them, only the summary has the conversation.
         let summaries = list(&compacted["output"]).filter(|item| item["type"] == "compaction");

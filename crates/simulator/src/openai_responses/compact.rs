@@ -29,7 +29,8 @@ pub(crate) fn compact(exchange: &Exchange<'_>, request: &ParsedRequest) -> Value
     };
     let sealed = exchange.signer().sign(SignatureKind::Compaction, &claim);
     let users = request.items.iter().filter(|item| item.kind() == ItemKind::User);
-    let mut output: Vec<Value> = users.map(|item| item.value.clone()).collect();
+    let ids = (0..).map(|index| format!("msg_{}", identifier(&seed, "message", index)));
+    let mut output: Vec<Value> = users.zip(ids).map(|(item, id)| message(item, &id)).collect();
     output.push(json!({"type": KIND, "id": id, "encrypted_content": sealed}));
     let tokens = PromptPart::total(&request.prompt());
     json!({
@@ -43,6 +44,21 @@ pub(crate) fn compact(exchange: &Exchange<'_>, request: &ParsedRequest) -> Value
             "total_tokens": tokens + 16,
         },
     })
+}
+
+/// A message of the user as the provider writes it, whatever the client left out.
+fn message(item: &Item, id: &str) -> Value {
+    let content = match &item.value["content"] {
+        Value::String(text) => json!([{"type": "input_text", "text": text}]),
+        content => content.clone(),
+    };
+    let mut whole = json!({"type": "message", "id": item.get("id").unwrap_or(id),
+        "status": "completed", "role": "user", "content": content});
+    let parts = whole["content"].as_array_mut().into_iter().flatten();
+    for part in parts.filter(|part| part["type"] == "input_image" && part["detail"].is_null()) {
+        part["detail"] = "auto".into();
+    }
+    whole
 }
 
 /// What the model reads of an item. It reads the summary that is encrypted.

@@ -31,7 +31,11 @@ async fn summary(server: &Server) -> Value {
     let compacted = answer.json();
     assert_eq!(compacted["object"], "response.compaction");
     let output = compacted["output"].as_array().unwrap();
-    assert_eq!(output[0]["role"], "user");
+    let said = json!([{"type": "input_text", "text": "the code is kiwi7"}]);
+    assert_eq!(
+        (&output[0]["role"], &output[0]["content"], &output[0]["status"]),
+        (&json!("user"), &said, &json!("completed"))
+    );
     let item = output.last().unwrap().clone();
     assert_eq!(item["type"], "compaction");
     assert!(!item.to_string().contains("kiwi7"), "the summary is encrypted");

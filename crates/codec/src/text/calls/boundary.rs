@@ -1,6 +1,6 @@
 //! Finds where a value ends, in text that may continue.
 
-use super::{MAX_FRAMING, leading_white_space};
+use super::{MAX_FRAMING, MAX_NAME, leading_white_space, prefix_up_to};
 use crate::search::find_byte;
 use crate::text::marker::{Match, compare};
 
@@ -11,8 +11,11 @@ pub(crate) struct Boundary<'a> {
     /// End the value if its closer is missing, and stay unread: the next call, and the end of the
     /// section.
     pub(crate) outer: &'a [&'a str],
-    /// End the call. They end a value without a closer only if one of `outer` follows.
+    /// End the call. They end a value without a closer only if one of `outer` follows, or if there
+    /// is `no_section` and the closer does not follow soon.
     pub(crate) call_end: &'a [&'a str],
+    /// Whether calls have no section around them.
+    pub(crate) no_section: bool,
     /// Whether one line break before the end belongs to it.
     pub(crate) framed: bool,
     /// Compares the start of a text with a marker of `outer` or `call_end`.
@@ -26,6 +29,7 @@ impl<'a> Boundary<'a> {
             close,
             outer: &[],
             call_end: &[],
+            no_section: false,
             framed: false,
             compare: &|text, marker| compare(marker, text),
         }
@@ -80,6 +84,9 @@ impl<'a> Boundary<'a> {
         }
         for marker in self.call_end {
             end = end.max(match (self.compare)(text, marker) {
+                Match::Full(length) if self.no_section => {
+                    self.look_for_closer(text, length, before, last)
+                }
                 Match::Full(length) => self.compare_after_call(text, length, before, last),
                 Match::Partial => End::Partial,
                 Match::No => End::No,
@@ -102,7 +109,29 @@ impl<'a> Boundary<'a> {
         });
         follows.max().unwrap_or(End::No)
     }
+
+    /// Whether the value ends before the end of the call, which has this length. It does not if its
+    /// closer follows before the next call: then the end of the call is a part of the value. If the text
+    /// was cut before that closer, nothing tells the two apart.
+    fn look_for_closer(&self, text: &str, length: usize, before: u8, last: bool) -> End {
+        let end = check_quotes(text, length, before, last);
+        if !matches!(end, End::Here(_)) {
+            return end;
+        }
+        let rest = &text[length..];
+        let near = prefix_up_to(rest, MAX_LOOKAHEAD);
+        let closer = near.find(self.close);
+        let next_call = self.outer.iter().filter_map(|marker| near.find(marker)).min();
+        match (closer, next_call) {
+            (Some(closer), next_call) if next_call.is_none_or(|next| closer < next) => End::No,
+            (None, None) if !last && near.len() == rest.len() => End::Partial,
+            _ => End::Here(0),
+        }
+    }
 }
+
+/// How far to look for the closer of a value after the end of its call. Text is held so long.
+const MAX_LOOKAHEAD: usize = MAX_NAME;
 
 /// What the text at some position means for the value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -154,6 +183,21 @@ mod tests {
         assert_eq!(find("a</f>"), (1, None));
         assert_eq!(find("a</f>\n<"), (1, None));
         assert_eq!(nested().find("a</f>", 0, true), (5, None));
+    }
+
+    #[test]
+    fn end_of_a_call_without_a_section_ends_an_unclosed_value() {
+        let boundary = Boundary { outer: &["<f>"], no_section: true, ..nested() };
+        let find = |text: &str| boundary.find(text, 0, false);
+        assert_eq!(find("a</f> b</p>"), (7, Some(11)));
+        assert_eq!(find("a</f> b"), (1, None));
+        assert_eq!(find("a</f> b<f> c</p>"), (1, Some(1)));
+        assert_eq!(find("a \"</f>\" b"), (10, None));
+        assert_eq!(boundary.find("a</f> b", 0, true), (1, Some(1)));
+        assert_eq!(boundary.find("a</f>", 0, true), (1, Some(1)));
+        // More text is not held.
+        let long = ["a</f>", &"b".repeat(MAX_LOOKAHEAD + 1), "</p>"].concat();
+        assert_eq!(find(&long), (1, Some(1)));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use super::draft::{Draft, push_limited};
 use super::json_writer::JsonWriter;
 use super::literal::{Literal, MAX_WORD, Opening, PYTHON};
-use super::malformed::Malformed;
+use super::malformed::{Malformed, MalformedEnd};
 use super::quoted::{Quoted, StringProgress};
 use super::{Progress, Sink};
 
@@ -23,7 +23,7 @@ enum State {
     /// Arguments as a dict.
     Arguments,
     /// In malformed arguments, which are content.
-    Malformed(Malformed),
+    Malformed,
     /// Expects the closing brace of malformed arguments.
     MalformedEnd,
     /// The malformed arguments do not end in this line.
@@ -57,13 +57,14 @@ pub(crate) struct DictCalls {
     /// The first character of arguments that are a string, if it was read.
     first_character: Option<char>,
     literal: Literal,
+    malformed: Malformed,
     buffer: String,
 }
 
 impl DictCalls {
     /// Creates a reader. With `declared_only`, no marker comes before the list, so it may be plain
     /// text: a call must then have arguments, and name an offered tool if the tools are known.
-    pub(crate) const fn new(declared_only: bool) -> Self {
+    pub(crate) fn new(declared_only: bool) -> Self {
         Self {
             declared_only,
             state: State::Begin,
@@ -74,6 +75,7 @@ impl DictCalls {
             too_long: false,
             first_character: None,
             literal: Literal::new(&PYTHON),
+            malformed: Malformed::default(),
             buffer: String::new(),
         }
     }
@@ -83,7 +85,7 @@ impl DictCalls {
         let mut at = 0;
         while self.state != State::Complete {
             match self.state {
-                State::Malformed(malformed) => return self.read_malformed(text, malformed),
+                State::Malformed => return self.read_malformed(text, last),
                 State::Abandoned => return Progress::Broken(at, "the arguments do not end"),
                 _ => {}
             }
@@ -122,18 +124,21 @@ impl DictCalls {
         if !tolerated || !self.call.abandon(sink) {
             return Progress::Broken(at, why);
         }
-        self.state = State::Malformed(Malformed::new(self.literal.depth().saturating_sub(1)));
+        self.state = State::Malformed;
+        // The outermost container is the arguments.
+        self.malformed = Malformed::new(b'}', self.literal.closers().skip(1).collect());
         self.literal = Literal::new(&PYTHON);
         Progress::Called(at)
     }
 
     /// Reads malformed arguments up to their closing brace.
-    fn read_malformed(&mut self, text: &str, mut malformed: Malformed) -> Progress {
-        let (end, progress) = malformed.read(text);
+    fn read_malformed(&mut self, text: &str, last: bool) -> Progress {
+        let (end, progress) = self.malformed.read(text, last);
         self.state = match end {
-            None => State::Malformed(malformed),
-            Some(b'}') => State::MalformedEnd,
-            Some(_) => State::Abandoned,
+            None => State::Malformed,
+            Some(MalformedEnd::Closed) => State::MalformedEnd,
+            Some(MalformedEnd::Other(b']')) if self.in_list => State::AfterCall,
+            Some(MalformedEnd::Other(_)) => State::Abandoned,
         };
         progress
     }
@@ -203,16 +208,27 @@ impl DictCalls {
             },
             (State::NoArguments | State::Skipped, _) => self.skip(text, last, sink),
             (State::AfterValue, b',') => self.advance_to(State::Key),
+            // The brace of the call is missing.
+            (State::AfterValue, b']') if self.in_list && sink.is_tolerant() => {
+                match self.close(sink) {
+                    Progress::Ended(_) => Progress::Ended(0),
+                    progress => progress,
+                }
+            }
             (State::AfterValue, _) => {
                 Progress::Broken(0, "a comma or a closing bracket was expected")
             }
             (State::AfterCall, b',') => self.advance_to(State::Call),
             (State::AfterCall, b']') => self.advance_to(State::Complete),
+            // A bracket that nothing opened. The list goes on.
+            (State::AfterCall, b')' | b'}') if sink.is_tolerant() => {
+                self.advance_to(State::AfterCall)
+            }
             (State::AfterCall, _) => {
                 Progress::Broken(0, "a comma or the end of the list was expected")
             }
             (State::MalformedEnd, _) => self.advance_to(State::AfterValue),
-            (State::Malformed(_) | State::Abandoned | State::Complete, _) => Progress::Ended(0),
+            (State::Malformed | State::Abandoned | State::Complete, _) => Progress::Ended(0),
         }
     }
 
@@ -466,7 +482,9 @@ mod tests {
         for (text, output) in [
             ("[{'name': 'f', 'arguments': {'a': x}}]", "f{\"a\":x"),
             ("[{'name': 'f', 'arguments': {'a': 1 b}, 'id': 2}, {'name': 'g'}]", "f{\"a\":1bg{};"),
-            ("[{'name': 'f', 'arguments': {'a': [1 (b)]}}]", "f{\"a\":[1(b)]"),
+            ("[{'name': 'f', 'arguments': {'a': [1 (b)]}}]", "f{\"a\":[1(b)"),
+            ("[{'name': 'f', 'arguments': {'a': [1}}, {'name': 'g'}]", "f{\"a\":[1g{};"),
+            ("[{'name': 'f', 'arguments': {'a': 1]}}, {'name': 'g'}]", "f{\"a\":1g{};"),
         ] {
             assert_eq!(read(text), (output.to_owned(), Progress::Ended(text.len())), "{text}");
         }

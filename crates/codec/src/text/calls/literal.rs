@@ -139,9 +139,9 @@ impl Literal {
         Self { syntax, state: State::Value, open: Vec::new(), comma: false, number: String::new() }
     }
 
-    /// How many containers are open.
-    pub(crate) fn depth(&self) -> usize {
-        self.open.len()
+    /// What closes the open containers, from the outermost one.
+    pub(crate) fn closers(&self) -> impl Iterator<Item = u8> {
+        self.open.iter().map(|open| open.closer())
     }
 
     /// Converts a whole text to JSON, if it is one value.

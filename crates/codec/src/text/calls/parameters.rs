@@ -32,6 +32,8 @@ pub(crate) struct Parameters {
     pub(crate) end: &'static [&'static str],
     /// What ends the call without being part of it: the next call, and the end of the section.
     pub(crate) implicit_end: &'static [&'static str],
+    /// Whether calls have no section around them. `end` is then the outermost closer.
+    pub(crate) no_section: bool,
 }
 
 /// How the key of a parameter is written.
@@ -90,6 +92,7 @@ const NAMED: Parameters = Parameters {
     wrapper: &[],
     end: &["</invoke>"],
     implicit_end: &[],
+    no_section: false,
 };
 
 /// qwen3_coder, step3p5, mimo, nemotron_v3.
@@ -117,12 +120,17 @@ pub(crate) const GLM: Parameters = Parameters {
     close: "</arg_value>",
     end: &["</tool_call>"],
     implicit_end: &["<tool_call>"],
+    no_section: true,
     ..NAMED
 };
 
 /// hy_v3, hy_v4.
-pub(crate) const HUNYUAN: Parameters =
-    Parameters { suffixed: true, implicit_end: &["</tool_calls>", "<tool_call>"], ..GLM };
+pub(crate) const HUNYUAN: Parameters = Parameters {
+    suffixed: true,
+    implicit_end: &["</tool_calls>", "<tool_call>"],
+    no_section: false,
+    ..GLM
+};
 
 /// minimax_m2.
 pub(crate) const MINIMAX_M2: Parameters =
@@ -186,6 +194,7 @@ pub(crate) const MINICPM5: Parameters = Parameters {
     wrapper: &["<arguments>", "</arguments>"],
     end: &["</function>"],
     implicit_end: &["<function "],
+    no_section: true,
     ..NAMED
 };
 
@@ -204,6 +213,7 @@ pub(crate) const BEAM: Parameters = Parameters {
     close: "</rfl:parameter>",
     end: &["<|call|>", "<|end|>"],
     implicit_end: &["<|start|>"],
+    no_section: true,
     ..NAMED
 };
 

@@ -5,7 +5,7 @@
 
 use super::json_writer::JsonWriter;
 use super::literal::{Literal, MAX_WORD, PYTHON};
-use super::malformed::Malformed;
+use super::malformed::{Malformed, MalformedEnd};
 use super::{MAX_FRAMING, Progress, Sink};
 
 /// How calls are laid out.
@@ -39,7 +39,7 @@ enum State {
     /// Expects a comma or the end of the list.
     AfterCall,
     /// In malformed arguments, which are content.
-    Malformed(Malformed),
+    Malformed,
     /// Expects the closing bracket of malformed arguments.
     MalformedEnd,
     /// The malformed arguments do not end in this line.
@@ -62,6 +62,7 @@ pub(crate) struct PythonCalls {
     /// The number of arguments so far, if the start of the call was emitted.
     argument_count: Option<usize>,
     literal: Literal,
+    malformed: Malformed,
     buffer: String,
 }
 
@@ -71,7 +72,7 @@ type Step = Result<Option<usize>, (usize, &'static str)>;
 
 impl PythonCalls {
     /// Creates a reader for this layout.
-    pub(crate) const fn new(layout: Layout) -> Self {
+    pub(crate) fn new(layout: Layout) -> Self {
         Self {
             layout,
             state: Self::first_state(layout),
@@ -80,6 +81,7 @@ impl PythonCalls {
             key: String::new(),
             argument_count: None,
             literal: Literal::new(&PYTHON),
+            malformed: Malformed::default(),
             buffer: String::new(),
         }
     }
@@ -114,7 +116,7 @@ impl PythonCalls {
                 self.state = State::AfterValue;
             }
             match self.state {
-                State::Malformed(malformed) => return self.read_malformed(text, malformed),
+                State::Malformed => return self.read_malformed(text, last),
                 State::Abandoned => return Progress::Broken(at, "the arguments do not end"),
                 _ => {}
             }
@@ -147,19 +149,20 @@ impl PythonCalls {
         sink.abandon();
         self.argument_count = None;
         self.has_calls = true;
-        self.state = State::Malformed(Malformed::new(self.literal.depth()));
+        self.state = State::Malformed;
+        self.malformed = Malformed::new(b')', self.literal.closers().collect());
         self.literal = Literal::new(&PYTHON);
         Progress::Called(at)
     }
 
     /// Reads malformed arguments up to their closing bracket.
-    fn read_malformed(&mut self, text: &str, mut malformed: Malformed) -> Progress {
-        let (end, progress) = malformed.read(text);
+    fn read_malformed(&mut self, text: &str, last: bool) -> Progress {
+        let (end, progress) = self.malformed.read(text, last);
         self.state = match end {
-            None => State::Malformed(malformed),
-            Some(b')') => State::MalformedEnd,
-            Some(b']') if self.in_list() => State::AfterCall,
-            Some(_) => State::Abandoned,
+            None => State::Malformed,
+            Some(MalformedEnd::Closed) => State::MalformedEnd,
+            Some(MalformedEnd::Other(b']')) if self.in_list() => State::AfterCall,
+            Some(MalformedEnd::Other(_)) => State::Abandoned,
         };
         progress
     }
@@ -195,6 +198,10 @@ impl PythonCalls {
             (State::Call, b']') if self.has_calls && self.in_list() => {
                 self.advance_to(State::Complete)
             }
+            // A bracket that nothing opened. The calls go on.
+            (State::Call, b')' | b']' | b'}') if self.has_calls && sink.is_tolerant() => {
+                self.advance_to(State::Call)
+            }
             (State::Call, _) => self.call(text, sink),
             (State::Argument | State::AfterValue, b')') => {
                 self.start_call(sink);
@@ -212,8 +219,11 @@ impl PythonCalls {
             (State::AfterValue, _) => Err((0, "a comma or a closing bracket was expected")),
             (State::AfterCall, b',') => self.advance_to(State::Call),
             (State::AfterCall, b']') => self.advance_to(State::Complete),
+            (State::AfterCall, b')' | b'}') if sink.is_tolerant() => {
+                self.advance_to(State::AfterCall)
+            }
             (State::AfterCall, _) => Err((0, "a comma or the end of the list was expected")),
-            (State::Value | State::Malformed(_) | State::Abandoned | State::Complete, _) => {
+            (State::Value | State::Malformed | State::Abandoned | State::Complete, _) => {
                 Ok(Some(0))
             }
         }
@@ -455,7 +465,10 @@ mod tests {
             ("[f(a='x' 'y')]", "f{\"a\":\"x\"'y'"),
             ("[f(a=b)]", "f{\"a\":b"),
             ("[f(a=)]", "f{\"a\":"),
-            ("[f(a=[1, (x y)], b=2)]", "f{\"a\":[1,[x y)], b=2"),
+            ("[f(a=[1, (x y)], b=2)]", "f{\"a\":[1,[x y, b=2"),
+            ("[f(a=[1, 2), g()]", "f{\"a\":[1,2g{};"),
+            ("[f(a=1 b]), g()]", "f{\"a\":1bg{};"),
+            ("[f(a=1})), g()]", "f{\"a\":1g{};"),
             ("[f(a=1 b]", "f{\"a\":1b"),
         ] {
             check(LIST, text, output, Progress::Ended(text.len()));

@@ -183,6 +183,10 @@ impl Start {
     }
 }
 
+/// The last step at which the first call of a section may be expected. Openers of a single call lead
+/// past it.
+const MAX_SECTION_STEP: usize = 1;
+
 /// Leads through one block.
 #[derive(Debug)]
 pub(crate) struct Script {
@@ -193,7 +197,7 @@ pub(crate) struct Script {
     id: Option<String>,
     /// A call was emitted.
     has_calls: bool,
-    /// The block contains an empty list.
+    /// The block contains an empty list, or is an empty section.
     has_empty_list: bool,
     /// The text of the list, if the format looks for its echo. `None` if it is too long.
     list: Option<String>,
@@ -355,7 +359,7 @@ impl Script {
             Step::Expect(markers) => match find_marker(markers, text, last) {
                 Lookahead::Found(used) => StepResult::GoTo(used, next),
                 Lookahead::Wait => StepResult::Wait,
-                Lookahead::Other(at) => StepResult::Broken(at, "a marker is missing"),
+                Lookahead::Other(at) => self.try_empty_section(at, text, last),
             },
             Step::Optional(markers) => self.try_optional(markers, text, last),
             Step::Ignore(terminators) => {
@@ -453,6 +457,20 @@ impl Script {
             }
             Match::Partial if !last => Some(StepResult::Wait),
             _ => None,
+        }
+    }
+
+    /// The first call of a section is missing. Looks for the end of the section instead, after this
+    /// much white space.
+    fn try_empty_section(&mut self, white: usize, text: &str, last: bool) -> StepResult {
+        let is_first = self.step <= MAX_SECTION_STEP && !self.has_calls;
+        match find_marker(self.format.closers, text, last) {
+            Lookahead::Found(used) if is_first => {
+                self.has_empty_list = true;
+                StepResult::GoTo(used, self.format.steps.len())
+            }
+            Lookahead::Wait if is_first => StepResult::Wait,
+            _ => StepResult::Broken(white, "a marker is missing"),
         }
     }
 

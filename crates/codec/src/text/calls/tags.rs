@@ -273,6 +273,7 @@ impl TagArguments {
                 close: &self.close,
                 outer: row.implicit_end,
                 call_end: row.end,
+                no_section: row.no_section,
                 framed: row.framed,
                 compare: &compare,
             },

@@ -186,7 +186,8 @@ impl Core {
             let format = block.script.format();
             let message = format!("a tool call ({}) could not be read: {why}", format.name);
             out(Event::Fault { message: &message });
-            if !cut && !format.closers.is_empty() {
+            // Without an opening marker, no end marker follows either.
+            if !cut && !block.bare && !format.closers.is_empty() {
                 self.state = State::Skip {
                     closers: Markers::new(format.closers.iter().copied().map(Marker::exact)),
                     found: false,
@@ -212,6 +213,11 @@ impl Core {
                     &block.raw
                 };
                 self.emit_unparsed(raw, out);
+                if has_calls && !cut && raw.is_empty() {
+                    let closers = block.script.format().closers.iter().copied();
+                    let closers = Markers::new(closers.map(Marker::exact));
+                    self.state = State::Leftover { closers };
+                }
             }
         }
     }

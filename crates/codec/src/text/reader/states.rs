@@ -55,6 +55,11 @@ pub(super) enum State {
         /// One of them was found. More may follow.
         found: bool,
     },
+    /// After malformed calls, where their brackets and end marker may follow.
+    Leftover {
+        /// Markers that end the block.
+        closers: Markers,
+    },
 }
 
 /// How white space is handled.
@@ -135,6 +140,7 @@ impl Core {
                 State::Call(_) => self.call(text, at, last, out),
                 State::Fenced(_) => self.fenced(text, at, out),
                 State::Skip { .. } => self.skip(text, at, last),
+                State::Leftover { .. } => self.leftover(text, at, last),
             };
             match flow {
                 Flow::On(next) => at = next,
@@ -202,6 +208,31 @@ impl Core {
         }
     }
 
+    /// Drops the brackets and the end marker of malformed calls.
+    fn leftover(&mut self, text: &str, at: usize, last: bool) -> Flow {
+        let State::Leftover { closers } = &self.state else {
+            return Flow::Wait(at);
+        };
+        let rest = &text[at..];
+        let white = leading_white_space(rest);
+        let found = match rest.as_bytes().get(white) {
+            _ if white > MAX_FRAMING => Found::Nothing,
+            None if !last => return Flow::Wait(at),
+            Some(b')' | b']' | b'}') => return Flow::On(at + white + 1),
+            _ => closers.at(&rest.as_bytes()[white..], last),
+        };
+        let next = match found {
+            Found::Partial { .. } => return Flow::Wait(at),
+            Found::Marker { end, .. } => {
+                self.gap = Gap::Wait;
+                at + white + end
+            }
+            Found::Nothing => at,
+        };
+        self.state = State::Content;
+        Flow::On(next)
+    }
+
     /// Whether the end was emitted.
     pub(super) fn has_ended(&self) -> bool {
         self.ended
@@ -242,7 +273,7 @@ impl Core {
                 unclosed = block.origin.is_some() && self.numbering.started() == block.calls_before;
                 self.abandon_block(&block, "the text ends inside the call", true, out);
             }
-            State::Fenced(_) | State::Skip { .. } => {}
+            State::Fenced(_) | State::Skip { .. } | State::Leftover { .. } => {}
         }
         let reason = if self.faulted {
             EndReason::Error

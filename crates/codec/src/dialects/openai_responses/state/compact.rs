@@ -87,7 +87,7 @@ fn name(value: &Value) -> Option<&str> {
 /// The reply to a request to compact these items: what the user said, then the summary.
 pub fn compacted(id: &str, created: u64, items: &[Value], sealed: &str, counts: &Usage) -> Value {
     let is_users = |item: &&Value| item.get("role").is_some_and(|role| role == "user");
-    let mut output: Vec<Value> = items.iter().filter(is_users).cloned().collect();
+    let mut output: Vec<Value> = items.iter().filter(is_users).map(whole_message).collect();
     output.push(json!({
         "type": Compaction::NAME,
         "id": format!("cmp_{id}"),
@@ -101,6 +101,21 @@ pub fn compacted(id: &str, created: u64, items: &[Value], sealed: &str, counts: 
         "output": output,
         "usage": usage,
     })
+}
+
+/// A message that a client may have written in a short form, with the members that every message of a
+/// reply has.
+fn whole_message(message: &Value) -> Value {
+    let mut message = message.clone();
+    message["status"] = "completed".into();
+    if let Value::String(text) = &message["content"] {
+        message["content"] = json!([{"type": "input_text", "text": text}]);
+    }
+    let parts = message["content"].as_array_mut().into_iter().flatten();
+    for part in parts.filter(|part| part["type"] == "input_image" && part["detail"].is_null()) {
+        part["detail"] = "auto".into();
+    }
+    message
 }
 
 #[cfg(test)]
@@ -134,7 +149,10 @@ mod tests {
         assert_eq!(asked.messages.last().unwrap().content, [Block::text(QUESTION)]);
         assert_eq!(request.with_items(&items, "n")["input"].as_array().unwrap().len(), 3);
         let reply = compacted("7", 5, &items, "sealed", &Usage::default());
-        assert_eq!(reply["output"][0], items[0]);
+        let said = json!([{"type": "input_text", "text": "hi"}]);
+        let whole =
+            json!({"type": "message", "role": "user", "content": said, "status": "completed"});
+        assert_eq!(reply["output"][0], whole);
         assert_eq!(reply["output"][1]["encrypted_content"], "sealed");
         assert_eq!(reply["object"], "response.compaction");
     }
