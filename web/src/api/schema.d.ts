@@ -4,6 +4,24 @@ export type paths = Record<string, never>;
 export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
+        /** @description A tool that the server runs, or one that the client runs. */
+        AnyTool: string | components["schemas"]["ToolOption"];
+        /** @description What a person decides about a call. */
+        ApprovalRequest: {
+            /** @description Whether the call may be made. */
+            approve: boolean;
+            /** @description The answer, if the tool asks for one. */
+            input?: Record<string, never> | null;
+        };
+        /** @description A member as the API shows it. */
+        BindingView: {
+            /** @description What it does. */
+            category: components["schemas"]["Category"];
+            /** @description The channel. */
+            channel: string;
+            /** @description What the room changes of it. */
+            metadata: components["schemas"]["Metadata"];
+        };
         /** @description A change of a branch. */
         BranchChange: {
             /**
@@ -79,6 +97,70 @@ export interface components {
             /** @description Whether the user marked it. */
             starred: boolean;
         };
+        /**
+         * @description What a channel does in a room.
+         * @enum {string}
+         */
+        Category: "intelligence" | "transport" | "observer";
+        /** @description A change of a channel. What is missing stays. */
+        ChannelChange: {
+            /**
+             * @description The model.
+             * @default null
+             */
+            model: string | null;
+            /**
+             * @description The backend.
+             * @default null
+             */
+            provider: string | null;
+            /**
+             * @description The system text. An empty one removes it.
+             * @default null
+             */
+            systemPrompt: string | null;
+            /**
+             * Format: int64
+             * @description The largest number of tokens for thinking.
+             * @default null
+             */
+            thinkingBudget: number | null;
+            /**
+             * @description Tools of MCP servers.
+             * @default null
+             */
+            tools: string[] | null;
+        };
+        /** @description A page of channels. */
+        ChannelList: {
+            /** @description The channels, by their id. */
+            channels: components["schemas"]["ChannelView"][];
+            /** @description The value of `after` for the next page. */
+            next?: string | null;
+        };
+        /** @description A channel as the API shows it. */
+        ChannelView: {
+            /**
+             * Format: int64
+             * @description When it was created, in milliseconds since 1970.
+             */
+            createdAt: number;
+            /** @description The id. */
+            id: string;
+            /** @description The model. `null`: the default one of the backend. */
+            model?: string | null;
+            /** @description The backend. `null`: the default one. */
+            provider?: string | null;
+            /** @description The system text. */
+            systemPrompt?: string | null;
+            /**
+             * Format: int64
+             * @description The largest number of tokens for thinking. `null`: the model decides.
+             */
+            thinkingBudget?: number | null;
+            /** @description Tools of MCP servers. */
+            tools: string[];
+        };
         /** @description What would be sent. */
         ChatPreview: Record<string, never> & {
             /** @description The fate of each node of the branch, oldest first. */
@@ -127,10 +209,23 @@ export interface components {
             /** @default null */
             message: components["schemas"]["MessageOption"] | null;
             /**
+             * @description Decisions about calls that wait, as AG-UI clients send them. The run that waits goes on, and
+             *     everything else but the branch is ignored.
+             * @default []
+             */
+            resume: components["schemas"]["Resume"][];
+            /**
              * @description Results of tool calls of the newest answer.
              * @default []
              */
             toolResults: components["schemas"]["ToolResult"][];
+        };
+        /** @description Calls of webhooks that failed too often. */
+        DeadCalls: {
+            /** @description The calls, oldest first. */
+            dead: Record<string, never>[];
+            /** @description The value of `after` for the next page. */
+            next?: string | null;
         };
         /** @description An edit of what a user said: a new branch with the new words. */
         EditRequest: components["schemas"]["TurnSettings"] & {
@@ -210,6 +305,29 @@ export interface components {
             next?: string | null;
             /** @description The nodes. */
             nodes: components["schemas"]["NodeView"][];
+        };
+        /** @description The webhooks of a room. */
+        HookList: {
+            /** @description The hooks, in the order in which they are called. */
+            hooks: components["schemas"]["HookView"][];
+        };
+        /** @description A webhook as the API shows it, without its secret. */
+        HookView: {
+            /** @description Whether the room waits for its answer. */
+            blocking: boolean;
+            /** @description The id. */
+            id: string;
+            /** @description What happens if it does not answer. */
+            onFailure: components["schemas"]["OnFailure"];
+            /**
+             * Format: int64
+             * @description How long it may take.
+             */
+            timeoutMs: number;
+            /** @description When it is called. */
+            trigger: components["schemas"]["Trigger"];
+            /** @description The address. */
+            url: string;
         };
         /** @description How a passphrase is stretched. */
         KdfSettings: {
@@ -312,6 +430,32 @@ export interface components {
         };
         /** @description A text, or blocks. */
         MessageOption: string | Record<string, never>[];
+        /** @description What a room changes of a channel. */
+        Metadata: {
+            /**
+             * @description The model, instead of that of the channel. Not on a branch that is locked to another one.
+             * @default null
+             */
+            model: string | null;
+            /** @default null */
+            reply: components["schemas"]["Reply"] | null;
+            /**
+             * @description The system text, instead of that of the channel.
+             * @default null
+             */
+            system_prompt: string | null;
+            /**
+             * @description Whether a transport or an observer gets what models think.
+             * @default null
+             */
+            thinking: boolean | null;
+            /**
+             * Format: int64
+             * @description The largest number of tokens for thinking, instead of that of the channel.
+             * @default null
+             */
+            thinking_budget: number | null;
+        };
         /** @description A model as the API shows it. */
         ModelView: {
             /**
@@ -341,6 +485,15 @@ export interface components {
         };
         /** @enum {string} */
         NamedToolType: "named" | "tool" | "function";
+        /** @description A channel that becomes a member. */
+        NewBinding: {
+            /** @description What it does. */
+            category: components["schemas"]["Category"];
+            /** @description The channel. */
+            channel: string;
+            /** @description What the room changes of it. */
+            metadata?: components["schemas"]["Metadata"];
+        };
         /** @description A new branch. */
         NewBranch: {
             /**
@@ -364,12 +517,79 @@ export interface components {
              */
             provider: string | null;
         };
+        /** @description A new channel. */
+        NewChannel: {
+            /**
+             * @description The id, which people write after `@`: letters, digits, `-` and `_`.
+             * @default
+             */
+            id: string;
+            /**
+             * @description The model. Empty: the default one of the backend.
+             * @default null
+             */
+            model: string | null;
+            /**
+             * @description The backend. Empty: the default one.
+             * @default null
+             */
+            provider: string | null;
+            /**
+             * @description The system text.
+             * @default null
+             */
+            systemPrompt: string | null;
+            /**
+             * Format: int64
+             * @description The largest number of tokens for thinking. 0 turns thinking off; without it, the model decides.
+             * @default null
+             */
+            thinkingBudget: number | null;
+            /**
+             * @description Tools of MCP servers: `server`, or `server/tool`.
+             * @default []
+             */
+            tools: string[];
+        };
+        /** @description A new webhook. */
+        NewHook: {
+            /** @description Whether the room waits for its answer. */
+            blocking?: boolean;
+            /** @description What happens if a blocking hook does not answer: `open` (the room goes on) or `closed`. */
+            onFailure?: components["schemas"]["OnFailure"];
+            /** @description The secret that signs calls, as `whsec_` and base64, or any text. */
+            secret: string;
+            /**
+             * Format: int64
+             * @description How long it may take. Default: 5000.
+             */
+            timeoutMs?: number | null;
+            /** @description When it is called. */
+            trigger: components["schemas"]["Trigger"];
+            /** @description The address: `http` or `https`. */
+            url: string;
+        };
         /** @description A new member, or a new wrapped key of one. */
         NewMember: {
             /** @description The name of the user. */
             name: string;
             /** @description The present key of the project, sealed for this user. Sealed projects need it. */
             wrappedKey?: string | null;
+        };
+        /** @description What a person says. */
+        NewMessage: {
+            /**
+             * @description The caller's name for this request. A repeated one is stored once.
+             * @default null
+             */
+            clientRequestId: string | null;
+            /** @description A text, or blocks. */
+            content?: Record<string, never>;
+            /**
+             * @description Who says it.
+             * @default
+             */
+            participant: string;
         };
         /** @description A new project. */
         NewProject: {
@@ -398,6 +618,24 @@ export interface components {
              * @default null
              */
             system: string | null;
+            /**
+             * @description The title.
+             * @default
+             */
+            title: string;
+        };
+        /** @description A new room. */
+        NewRoom: {
+            /**
+             * @description The branch of the project. Default: `main`.
+             * @default null
+             */
+            branch: string | null;
+            /**
+             * @description The project that gets its messages. Without it, the room gets a project of its own.
+             * @default null
+             */
+            project: string | null;
             /**
              * @description The title.
              * @default
@@ -444,6 +682,10 @@ export interface components {
         };
         /** @description A node as the API shows it. Many fields: each one is a member of the JSON object. */
         NodeView: {
+            /** @description The person who said it in a room. */
+            author?: string | null;
+            /** @description The channel that said it in a room. */
+            channel?: string | null;
             /** @description The text. Missing if the project is sealed and the request has no key. */
             content?: string | null;
             /** @description The blocks, in order. Missing as the text. */
@@ -499,6 +741,11 @@ export interface components {
             /** @description Token counts. */
             usage?: Record<string, never> | null;
         };
+        /**
+         * @description What happens if a blocking hook does not answer.
+         * @enum {string}
+         */
+        OnFailure: "open" | "closed";
         /** @description The key of a project, for one user. */
         OwnKey: {
             /** @description The check of the present key. */
@@ -693,6 +940,65 @@ export interface components {
             wrappedPrivateKey: string;
         };
         /**
+         * @description When a member answers.
+         * @enum {string}
+         */
+        Reply: "addressed" | "always";
+        /** @description The answer to an interrupt, in the form of AG-UI. */
+        Resume: {
+            /** @description The id of the interrupt. */
+            interruptId: string;
+            /** @description `approved`, and `input` if the tool asks for one. */
+            payload?: Record<string, never> | null;
+            /** @description `resolved` or `cancelled`. */
+            status: components["schemas"]["ResumeStatus"];
+        };
+        /**
+         * @description Whether a person has answered an interrupt.
+         * @enum {string}
+         */
+        ResumeStatus: "resolved" | "cancelled";
+        /** @description A change of a room. */
+        RoomChange: {
+            /**
+             * @description The new title.
+             * @default null
+             */
+            title: string | null;
+        };
+        /** @description A page of rooms. */
+        RoomList: {
+            /** @description The value of `after` for the next page. */
+            next?: string | null;
+            /** @description The rooms, newest first. */
+            rooms: components["schemas"]["RoomView"][];
+        };
+        /** @description A room as the API shows it. */
+        RoomView: {
+            /** @description The name of the branch that has them. */
+            branch: string;
+            /** @description The members. */
+            channels: components["schemas"]["BindingView"][];
+            /**
+             * Format: int64
+             * @description When it was created, in milliseconds since 1970.
+             */
+            createdAt: number;
+            /** @description The id. */
+            id: string;
+            /** @description The people who have said something. */
+            participants: string[];
+            /** @description The project that has its messages. */
+            project: string;
+            /**
+             * Format: int64
+             * @description The number of the last stored event: a reader that begins here gets only what is new.
+             */
+            seq: number;
+            /** @description The title. */
+            title: string;
+        };
+        /**
          * @description Whether a run is in progress, or how it ended.
          * @enum {string}
          */
@@ -725,6 +1031,13 @@ export interface components {
             status: components["schemas"]["RunStatus"];
             /** @description Token counts. */
             usage?: Record<string, never> | null;
+        };
+        /** @description A message that is stored. */
+        SaidMessage: {
+            /** @description Its node. */
+            nodeId: string;
+            /** @description The runs of the members that answer it. */
+            runs: string[];
         };
         /** @enum {string} */
         ShowOption: "full" | "summary" | "hidden";
@@ -777,6 +1090,16 @@ export interface components {
             /** @description Whether the tool failed. */
             isError?: boolean;
         };
+        /** @description All MCP servers. */
+        ToolServerList: {
+            /** @description The servers, in the order of the configuration. */
+            servers: Record<string, never>[];
+        };
+        /**
+         * @description When a hook is called.
+         * @enum {string}
+         */
+        Trigger: "before_message" | "on_ai_thinking" | "before_broadcast" | "after_response" | "on_tool_call" | "on_error" | "on_room_change";
         /** @description The settings of a turn. An absent one means the model's own default. */
         TurnSettings: {
             /**
@@ -813,7 +1136,7 @@ export interface components {
             thinking?: components["schemas"]["ThinkingOption"] | null;
             tool_choice?: components["schemas"]["ToolChoiceOption"] | null;
             /** @description The tools that the model may call. */
-            tools?: components["schemas"]["ToolOption"][] | null;
+            tools?: components["schemas"]["AnyTool"][] | null;
             /**
              * Format: int64
              * @description Samples from this many of the most likely tokens.
@@ -846,7 +1169,7 @@ export interface components {
          * @description Why a node goes into the request in its form.
          * @enum {string}
          */
-        Why: "same_model" | "model_break" | "interrupted" | "empty" | "budget";
+        Why: "same_model" | "model_break" | "interrupted" | "other_member" | "empty" | "budget";
     };
     responses: never;
     parameters: never;
