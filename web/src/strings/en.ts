@@ -202,7 +202,7 @@ export const en = {
     cancel: "Cancel",
     delete: "Delete room",
     deleteSure: "Delete this room? Its messages stay in its conversation.",
-    conversation: "Its conversation",
+    conversation: "Open as a conversation",
     details: "Members and hooks",
     close: "Close",
     empty: "Nobody has said anything yet.",
@@ -213,6 +213,7 @@ export const en = {
     lost: "The connection is lost. The room goes on; reading continues as soon as the network is back.",
     you: "Your name",
     youHelp: "Others see it at your messages.",
+    nameNeeded: "Write your name first. Others see it at your messages.",
     placeholder: (name: string | undefined) => (name ? `Write a message; @${name} asks ${name}` : "Write a message"),
     errors: {
       loop_guard: (name: string) => `The models have answered each other too often, so ${name} was not asked. Write something, and they go on.`,

@@ -198,8 +198,11 @@ test("two_people_see_each_other", async () => {
   const id = await makeRoom("Two", "tutor");
   const first = await open(`/rooms/${id}`);
   const second = await open(`/rooms/${id}`);
-  await second.page.getByTestId("participant").fill("bob");
+  await second.page.getByTestId("participant").fill("");
   await say(second.page, "Hello ada");
+  await second.page.getByText("Write your name first.").waitFor();
+  await second.page.keyboard.type("bob");
+  await second.page.getByTestId("send").click();
   await first.page.getByText("Hello ada").waitFor();
   await first.page.getByTestId("people").getByText("bob").waitFor();
   assert.deepEqual(await first.page.getByTestId("author").allTextContents(), ["bob"]);
