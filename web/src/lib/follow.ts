@@ -1,4 +1,4 @@
-// Reads a run to its end over as many connections as it takes. Nothing is lost and nothing comes twice: each new
+// Reads a run or a room over as many connections as it takes. Nothing that is stored is lost and nothing comes twice: each new
 // connection begins after the last line that was read.
 
 /** A line of a run. `seq` rises, and may skip numbers. */
@@ -8,12 +8,18 @@ export interface RunLine {
   [member: string]: unknown;
 }
 
+/** What can be followed. Only what has a `seq` is stored, and can be asked for again. */
+export interface Followed {
+  type: string;
+  seq?: number;
+}
+
 /** An error after which another connection would fail in the same way. */
 export class FinalError extends Error {}
 
-export interface Following {
+export interface Following<Line extends Followed = RunLine> {
   /** Opens a connection that gives the lines after a number. */
-  connect: (after: number, signal: AbortSignal) => Promise<AsyncIterable<RunLine>>;
+  connect: (after: number, signal: AbortSignal) => Promise<AsyncIterable<Line>>;
   signal: AbortSignal;
   /** Waits before the next try. `attempt` counts tries without any new line, from 1. */
   wait?: (attempt: number, signal: AbortSignal) => Promise<void>;
@@ -26,7 +32,7 @@ export interface Following {
 const MAX_SILENCE_MS = 30_000;
 
 /** Yields all lines after `after`, up to `done`. Throws a `FinalError`, or the reason of `signal`. */
-export async function* follow(following: Following, after = 0): AsyncGenerator<RunLine> {
+export async function* follow<Line extends Followed>(following: Following<Line>, after = 0): AsyncGenerator<Line> {
   const { connect, signal, wait = backOff, onConnection, silence = MAX_SILENCE_MS } = following;
   let last = after;
   let attempt = 0;
@@ -38,10 +44,10 @@ export async function* follow(following: Following, after = 0): AsyncGenerator<R
       for await (const line of await connect(last, watch.signal)) {
         watch.heard();
         // A server that repeats lines must not make us repeat them.
-        if (line.seq <= begin) continue;
+        if (line.seq !== undefined && line.seq <= begin) continue;
         if (attempt > 0) onConnection?.(true);
         attempt = 0;
-        last = line.seq;
+        last = line.seq ?? last;
         yield line;
         if (line.type === "done") return;
       }

@@ -207,7 +207,8 @@ function separated(turn: Turn, block: number | undefined): string {
   return another && last?.kind === "thinking" && last.text ? "\n\n" : "";
 }
 
-function endThinking(turn: Turn, now: number): void {
+/** Ends the thinking that is being written, if there is any. */
+export function endThinking(turn: Turn, now: number): void {
   const last = turn.parts.at(-1);
   if (last?.kind !== "thinking" || !last.streaming) return;
   last.streaming = false;

@@ -4,6 +4,7 @@ import * as api from "../api/projects";
 import { Problem, Unreachable } from "../api/http";
 import { Tree, freeName, turnTo } from "../lib/conversation";
 import { FinalError, follow, type RunLine } from "../lib/follow";
+import { FramePainter } from "../lib/frame_painter";
 import { addLine, newTurn, partsOf, type Turn } from "../lib/parts";
 import { strings } from "../strings";
 import { account, openNode, openTitle } from "./account.svelte";
@@ -449,7 +450,7 @@ export class Conversation {
     const controller = new AbortController();
     this.following = controller;
     const { signal } = controller;
-    const painter = new FramePainter((lines) => {
+    const painter = new FramePainter<RunLine>((lines) => {
       const { live } = this;
       if (!live || signal.aborted) return;
       for (const line of lines) addLine(live.turn, line, performance.now());
@@ -534,30 +535,6 @@ export class Conversation {
     } catch (error) {
       this.error = messageOf(error);
     }
-  }
-}
-
-/** Collects lines and hands them over once per frame, however many arrive. */
-class FramePainter {
-  private lines: RunLine[] = [];
-  private isWaiting = false;
-
-  constructor(private readonly paint: (lines: RunLine[]) => void) {}
-
-  add(line: RunLine): void {
-    this.lines.push(line);
-    if (this.isWaiting) return;
-    this.isWaiting = true;
-    // A hidden page gets no frames, but its state must not fall behind.
-    if (document.hidden) setTimeout(() => this.flush(), 100);
-    else requestAnimationFrame(() => this.flush());
-  }
-
-  flush(): void {
-    this.isWaiting = false;
-    const { lines } = this;
-    this.lines = [];
-    if (lines.length > 0) this.paint(lines);
   }
 }
 

@@ -28,6 +28,8 @@ class Preferences {
   model = $state(load("model") ?? "");
   /** The last chosen thinking setting. */
   thinking = $state(load("thinking") ?? "default");
+  /** The name of the person in rooms, where nobody is logged in. */
+  name = $state(load("name") ?? "");
 
   setTheme(theme: Theme): void {
     this.theme = theme;
@@ -44,6 +46,11 @@ class Preferences {
   setModel(model: string): void {
     this.model = model;
     store("model", model);
+  }
+
+  setName(name: string): void {
+    this.name = name;
+    store("name", name);
   }
 
   setThinking(thinking: string): void {

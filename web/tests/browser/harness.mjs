@@ -9,7 +9,8 @@ import { fileURLToPath } from "node:url";
 
 import { chromium } from "playwright-core";
 
-const BINARY = process.env.WEB_TEST_BINARY ?? fileURLToPath(new URL("../../../target/debug/throughline", import.meta.url));
+/** The program that is tested. */
+export const BINARY = process.env.WEB_TEST_BINARY ?? fileURLToPath(new URL("../../../target/debug/throughline", import.meta.url));
 const CHROMIUM = process.env.CHROMIUM ?? "/usr/bin/chromium";
 /** Where screenshots are kept. */
 export const SHOTS = process.env.SCREENSHOTS ?? fileURLToPath(new URL("../../../target/screenshots/", import.meta.url));

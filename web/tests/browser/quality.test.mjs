@@ -19,12 +19,18 @@ say = [{ thinking = "${THOUGHT}" }, { text = "Done thinking." }]
 let server;
 let browser;
 let project;
+let room;
 before(async () => {
   server = await startServer({ scenario, tokensPerSecond: 0, config: "[debug_log]\nenabled = true\nfull_body = true\n" });
   browser = await startBrowser();
   project = await makeConversation(server, ["Why one leg? a redacted one", "And two? think twice"], { title: "Herons" });
   const question = (await server.api("GET", `/api/projects/${project}/nodes`)).json().nodes[2].id;
   await server.api("POST", `/api/projects/${project}/edit`, { nodeId: question, message: "And three?", branch: "three" });
+  await server.api("POST", "/api/channels", { id: "tutor", thinkingBudget: 2048 });
+  room = (await server.api("POST", "/api/rooms", { title: "Herons, talked over" })).json().id;
+  await server.api("POST", `/api/rooms/${room}/channels`, { channel: "tutor", category: "intelligence" });
+  await server.api("POST", `/api/rooms/${room}/hooks`, { trigger: "before_message", url: "https://example.com/hook", secret: "a secret", blocking: true });
+  await server.api("POST", `/api/rooms/${room}/messages`, { participant: "ada", content: "@tutor, why one leg?" });
 });
 after(async () => {
   await browser?.close();
@@ -68,6 +74,22 @@ const VIEWS = {
       await page.getByTestId("tab-tryIt").click();
       await page.getByTestId("try-send").click();
       await page.getByTestId("try-events").waitFor();
+    },
+  },
+  room: {
+    path: () => `/rooms/${room}`,
+    ready: async (page) => {
+      await page.getByTestId("message").nth(1).locator(".thinking-header").click();
+      await page.getByTestId("hooks").locator("li").waitFor({ state: "attached" });
+    },
+  },
+  "room-details": {
+    path: () => `/rooms/${room}`,
+    ready: async (page) => {
+      const toggle = page.getByTestId("room-details");
+      if (await toggle.isVisible()) await toggle.click();
+      await page.getByTestId("add-member").click();
+      await page.getByTestId("member-id").waitFor();
     },
   },
   unlock: { path: () => "/unlock", ready: (page) => page.getByTestId("user-name").waitFor() },
