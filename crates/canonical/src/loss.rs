@@ -107,9 +107,13 @@ impl Loss {
             _ => return None,
         };
         let changes = match subject {
-            LossSubject::N | LossSubject::Logprobs => true,
+            LossSubject::N | LossSubject::Logprobs | LossSubject::Modalities => true,
             // What a provider stores is a part of what the model has to read.
-            LossSubject::MediaFile | LossSubject::CachedContent | LossSubject::StoredPrompt => true,
+            LossSubject::MediaFile
+            | LossSubject::CachedContent
+            | LossSubject::StoredPrompt
+            | LossSubject::StoredAudio
+            | LossSubject::Container => true,
             // A simpler schema still gives the same shape.
             LossSubject::Output => *reason != LossReason::Schema,
             LossSubject::Stop => *reason != LossReason::Empty,

@@ -85,11 +85,14 @@ LossSubject or Other {
     MaxTokens "max_tokens", Stop "stop", Temperature "temperature", TopP "top_p",
     TopK "top_k", Seed "seed", PresencePenalty "presence_penalty",
     FrequencyPenalty "frequency_penalty" => "limits and sampling";
-    N "n", Logprobs "logprobs" => "several answers, the probabilities of tokens";
+    N "n", Logprobs "logprobs", Modalities "modalities" =>
+        "several answers, the probabilities of tokens, an answer as sound or pictures";
     User "user", CacheKey "cache_key", Store "store", StoredResponse "stored_response",
-    CachedContent "cached_content", StoredPrompt "prompt", CountTokens "count_tokens" =>
+    CachedContent "cached_content", StoredPrompt "prompt", StoredAudio "audio",
+    Container "container", CountTokens "count_tokens" =>
         "the end user, the cache key, whether the response is stored; a response, a part of the \
-         conversation or a prompt that a provider stores and the request refers to; the token count";
+         conversation, a prompt, a spoken answer or a container that a provider stores and the request \
+         refers to; the token count";
 }
 }
 

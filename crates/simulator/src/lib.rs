@@ -25,6 +25,7 @@ mod scenario;
 mod script;
 mod shape;
 mod signing;
+mod stored;
 mod style;
 
 use std::collections::HashMap;

@@ -274,7 +274,8 @@ impl HistoryRules<'_> {
             RetryPlan::First
             | RetryPlan::AdaptSettings
             | RetryPlan::WholeHistory
-            | RetryPlan::DropBound => false,
+            | RetryPlan::DropBound
+            | RetryPlan::SummaryAsText => false,
             RetryPlan::DropTried => tried,
             RetryPlan::DropEarlierThinking => tried || message < self.open,
             RetryPlan::DropAllThinking => true,

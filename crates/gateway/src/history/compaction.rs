@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use throughline_canonical::{
-    Block, Fault, Loss, LossReason, LossSubject, MadeTurn, Message, Origin, Request, Role,
+    Block, BlockKey, Fault, Loss, LossReason, LossSubject, MadeTurn, Message, Origin, Request, Role,
 };
 use throughline_codec::dialects::ClientDialect;
 use throughline_codec::dialects::blocks::outline::{self, BlockKind, Outline};
@@ -71,7 +71,7 @@ impl Gateway {
             Block::Opaque { dialect, value } => Some(Compaction::read(dialect, value)?.key()),
             other => client_key(other, binds_text),
         });
-        keys.all(|key| self.memory.reads(&backend.domain, &key) != Some(false))
+        keys.all(|key| self.memory.reads(&backend.domain, &backend.name, &key) != Some(false))
     }
 
     /// Remembers that a backend wrote a compaction outside of a turn. Only it can read the
@@ -117,11 +117,11 @@ impl Gateway {
     }
 
     /// Writes the compactions that the target cannot read as text. `dialect` is the dialect in which
-    /// the target gets the request.
+    /// the target gets the request; `as_text`: it has refused a compaction.
     pub(crate) fn expand_compactions(
         &self,
         attempt: &Attempt<'_>,
-        dialect: &str,
+        (dialect, as_text): (&str, bool),
         messages: &mut Vec<Message>,
         losses: &mut Vec<Loss>,
     ) -> Result<(), Fault> {
@@ -137,7 +137,8 @@ impl Gateway {
                     kept.push(block);
                     continue;
                 };
-                match self.read_compaction(&found, attempt, own == dialect) {
+                let may_be_native = own == dialect && !as_text;
+                match self.read_compaction(&found, attempt, may_be_native) {
                     Reading::Native => kept.push(block),
                     Reading::Nothing => {}
                     Reading::Unreadable => return Err(found.refusal(&attempt.backend.name)),
@@ -164,7 +165,7 @@ impl Gateway {
         &self,
         found: &Compaction,
         attempt: &Attempt<'_>,
-        same_dialect: bool,
+        may_be_native: bool,
     ) -> Reading {
         if found.failed {
             return Reading::Nothing;
@@ -175,16 +176,30 @@ impl Gateway {
             SummaryResult::NotOurs => {}
         }
         let reads = || {
-            let known = self.memory.reads(&attempt.backend.domain, &found.key());
+            let known =
+                self.memory.reads(&attempt.backend.domain, &attempt.backend.name, &found.key());
             // As with thinking, an unknown summary may be tried.
             known.unwrap_or(attempt.settings.thinking.unknown == Unknown::Try)
         };
         match &found.summary {
-            _ if same_dialect && reads() => Reading::Native,
+            _ if may_be_native && reads() => Reading::Native,
             Some(summary) => Reading::Summary(summary.clone()),
             None => Reading::Unreadable,
         }
     }
+}
+
+/// The keys of all compactions in a request.
+pub(crate) fn compaction_keys(attempt: &Attempt<'_>) -> Vec<BlockKey> {
+    let Ok(accepted) = attempt.request.canonical() else {
+        return Vec::new();
+    };
+    let blocks = accepted.request.messages.iter().flat_map(|message| &message.content);
+    let compactions = blocks.filter_map(|block| match block {
+        Block::Opaque { dialect, value } => Compaction::read(dialect, value),
+        _ => None,
+    });
+    compactions.map(|found| found.key()).collect()
 }
 
 /// The compactions of a body with an outline.

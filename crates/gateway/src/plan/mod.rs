@@ -68,9 +68,12 @@ pub(crate) enum LaneChoice<'a> {
     /// Passthrough, with the opaque parts only, and with what the client dropped and the backend
     /// cannot read.
     Opaque(&'a OpaqueOutline, DroppedParts),
-    /// Translate.
-    Translate,
+    /// Translate. Backends that refuse a summary of earlier turns get its text.
+    Translate { summaries_as_text: bool },
 }
+
+/// The lane that translates, before a backend has refused anything.
+const TRANSLATE: LaneChoice<'_> = LaneChoice::Translate { summaries_as_text: false };
 
 /// The decisions that every plan makes.
 #[derive(Debug)]
@@ -165,7 +168,9 @@ impl Gateway {
             LaneChoice::Opaque(outline, dropped) => {
                 Box::new(self.plan_opaque(attempt, outline, dropped, retry))
             }
-            LaneChoice::Translate => Box::new(self.translate(attempt, retry).await?),
+            LaneChoice::Translate { summaries_as_text } => {
+                Box::new(self.translate(attempt, retry, *summaries_as_text).await?)
+            }
         };
         // The steps of a plan add losses on their own. From here on there is one list of them.
         let losses = &mut plan.decision_mut().losses;
@@ -178,20 +183,20 @@ impl Gateway {
         let request = attempt.request;
         let same_dialect = request.incoming.dialect.name() == attempt.backend.dialect.name();
         if !same_dialect {
-            return LaneChoice::Translate;
+            return TRANSLATE;
         }
         if let Some(outline) = &request.outline {
             return match self.has_foreign_compaction(attempt, outline) {
-                true => LaneChoice::Translate,
+                true => TRANSLATE,
                 false => LaneChoice::Outlined(outline),
             };
         }
         let Some(outline) = request.opaque_outline().filter(|_| can_pass(attempt)) else {
-            return LaneChoice::Translate;
+            return TRANSLATE;
         };
         let dropped = match request.canonical() {
             Ok(accepted) if self.has_foreign_item(attempt, &accepted.request.messages) => {
-                return LaneChoice::Translate;
+                return TRANSLATE;
             }
             Ok(accepted) => {
                 let restores = !is_only_native(accepted);
@@ -200,7 +205,7 @@ impl Gateway {
             Err(_) => DroppedParts::default(),
         };
         match dropped.is_restorable {
-            true => LaneChoice::Translate,
+            true => TRANSLATE,
             false => LaneChoice::Opaque(outline, dropped),
         }
     }

@@ -64,7 +64,8 @@ impl Drops {
             RetryPlan::First
             | RetryPlan::AdaptSettings
             | RetryPlan::WholeHistory
-            | RetryPlan::DropBound => Self::Nothing,
+            | RetryPlan::DropBound
+            | RetryPlan::SummaryAsText => Self::Nothing,
             RetryPlan::DropTried => Self::Tried,
             RetryPlan::DropEarlierThinking | RetryPlan::DropAllThinking => Self::All,
             // The call gets a skip-validation signature. If the backend has none, the request goes

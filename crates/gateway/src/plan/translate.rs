@@ -86,6 +86,7 @@ impl Gateway {
         &self,
         attempt: &Attempt<'_>,
         retry: RetryPlan,
+        summaries_as_text: bool,
     ) -> Result<TranslatedPlan, Fault> {
         let mut draft = Draft::new(attempt, retry)?;
         draft.default_thinking();
@@ -95,12 +96,13 @@ impl Gateway {
         }
         draft.choose_dialect(self);
         draft.keep_breakpoints();
-        draft.expand_compactions(self)?;
+        draft.expand_compactions(self, summaries_as_text)?;
         draft.rewrite_custom_tools();
         let ids = CallIds::new(&draft.request, &random::id());
         draft.normalize();
         draft.adapt_settings();
         let mut past = draft.recall(self).await;
+        draft.forget_restored_losses(&past);
         draft.check_content()?;
         let tool_names = draft.rename_tools();
         draft.fill_and_close_loops(&mut past);
@@ -254,9 +256,10 @@ impl<'a> Draft<'a> {
     }
 
     /// Writes summaries of earlier turns as text, if the backend did not make them.
-    fn expand_compactions(&mut self, gateway: &Gateway) -> Result<(), Fault> {
+    fn expand_compactions(&mut self, gateway: &Gateway, as_text: bool) -> Result<(), Fault> {
         let (messages, losses) = (&mut self.request.messages, &mut self.losses);
-        gateway.expand_compactions(self.attempt, self.to.dialect.name(), messages, losses)
+        let target = (self.to.dialect.name(), as_text);
+        gateway.expand_compactions(self.attempt, target, messages, losses)
     }
 
     /// Remembers the breakpoints that the client set.
@@ -399,6 +402,14 @@ impl<'a> Draft<'a> {
             open,
             replays_from,
             turn_position: turn_positions.next(),
+        }
+    }
+
+    /// Removes the loss of thinking that came without content and was restored.
+    fn forget_restored_losses(&mut self, past: &PreparedHistory) {
+        let empty = Loss::of_part(LossSubject::Thinking, LossReason::Empty);
+        if past.adapted.restored > 0 {
+            self.losses.retain(|loss| *loss != empty);
         }
     }
 

@@ -488,7 +488,9 @@ impl Relay {
             let backend = &self.ledger.origin.backend;
             let what = format!("backend `{backend}` ended its reply before the last event");
             tracing::warn!(backend, "the reply ended before its last event");
-            self.fail(&Fault::new(FaultKind::Unreachable, what), out);
+            let fault = Fault::new(FaultKind::Unreachable, what);
+            self.ledger.record_event(&Event::Fault(fault.clone()));
+            self.fail(&fault, out);
             return;
         }
         self.ended = true;

@@ -23,6 +23,8 @@ pub enum RetryPlan {
     DropBound,
     /// A missing signature is replaced, or thinking is turned off.
     ThinkingOff,
+    /// Summaries of earlier turns are sent as text.
+    SummaryAsText,
 }
 
 impl RetryPlan {
@@ -38,6 +40,7 @@ impl RetryPlan {
         match earlier {
             Self::First | Self::WholeHistory => self != Self::AdaptSettings,
             Self::DropEarlierThinking => self == Self::DropAllThinking,
+            Self::SummaryAsText => !matches!(self, Self::AdaptSettings | Self::SummaryAsText),
             _ => false,
         }
     }
@@ -95,6 +98,7 @@ impl RefusedRequest {
             RefusalKind::MissingThinking => {
                 self.ours.then_some((RetryPlan::ThinkingOff, RejectedBlocks::None))
             }
+            RefusalKind::Compaction => Some((RetryPlan::SummaryAsText, RejectedBlocks::None)),
         }
     }
 }

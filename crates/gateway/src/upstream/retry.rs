@@ -7,6 +7,7 @@ use throughline_canonical::{BlockKey, Fault};
 use throughline_codec::dialects::RefusalKind;
 
 use crate::gateway::Gateway;
+use crate::history::compaction::compaction_keys;
 use crate::plan::{LaneChoice, Plan};
 use crate::turn::Attempt;
 use crate::unix_ms;
@@ -30,6 +31,8 @@ impl Gateway {
         lane: &LaneChoice<'_>,
         first: Box<dyn Plan>,
     ) -> Result<AnsweredPlan, Fault> {
+        let summaries_as_text = LaneChoice::Translate { summaries_as_text: true };
+        let mut lane = lane;
         let mut plan = first;
         let mut outbound = plan.outbound(attempt);
         attempt.record_plan(&*plan);
@@ -51,6 +54,10 @@ impl Gateway {
                 }
                 _ => break,
             };
+            if retry == RetryPlan::SummaryAsText {
+                // Later changes keep the summaries as text.
+                lane = &summaries_as_text;
+            }
             let mut next = self.plan(attempt, lane, retry).await?;
             let changed = next.outbound(attempt);
             if changed == outbound {
@@ -96,6 +103,10 @@ impl Gateway {
             return Some(RetryPlan::AdaptSettings);
         }
         let refusal = decision.dialect.refusal(status, &text)?;
+        if refusal.kind == RefusalKind::Compaction {
+            self.learn_rejected(attempt, plan, &compaction_keys(attempt));
+            return Some(RetryPlan::SummaryAsText);
+        }
         let (refused, named) = plan.refused(attempt, &refusal)?;
         if refused.kind == RefusalKind::Bound {
             self.learn_binding(&attempt.backend.name);

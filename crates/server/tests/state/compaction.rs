@@ -65,6 +65,33 @@ async fn summary_stays_with_its_maker_and_becomes_text_elsewhere() {
     mismatches.assert_none();
 }
 
+/// A summary that the gateway has not seen may be of this provider, so it is tried. If the provider
+/// refuses it, its words are sent as text, and the next turn knows that.
+#[tokio::test]
+async fn refused_summary_of_unknown_origin_is_sent_as_text() {
+    let other = TestBed::over(&["anthropic, adaptive"]).await;
+    let mut client = summarised(&other).await;
+    // The second backend has another identity than the maker of the summary.
+    let bed = TestBed::over(&["ollama", "anthropic, budget"]).await;
+    bed.gateway.switch("b").await;
+    let headers = [("anthropic-version", "2023-06-01"), ("anthropic-beta", "compact-2026-09-04")];
+    for turn in 1..=2 {
+        client.push_user("plain, please");
+        let request = client.next_request("some-model", false);
+        let sender = &bed.gateway.client;
+        let answer = sender.post(MESSAGES, &headers, &request.body).await;
+        assert_eq!(answer.status, 200, "turn {turn}: {} {:?}", answer.text(), bed.gateway.log());
+        let loss = answer.header(LOSS);
+        assert!(loss.contains("setting_adapted=compaction;reason=as_text"), "turn {turn}: {loss}");
+        let sent = bed.last_received(1).await;
+        assert!(sent.body.contains(FACT), "turn {turn}: {}", sent.body);
+        assert!(!sent.body.contains(r#""compaction""#), "turn {turn}: {}", sent.body);
+    }
+    let refusals = bed.into_refusals().await;
+    // In the first turn the backend refuses the summary, then the thinking after it.
+    assert_eq!(refusals.len(), 2, "only the first turn is refused: {refusals:?}");
+}
+
 #[tokio::test]
 async fn turns_before_a_summary_are_not_sent_as_well() {
     let bed = TestBed::over(&["anthropic, budget", "gemini 3"]).await;

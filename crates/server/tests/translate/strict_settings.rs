@@ -181,6 +181,32 @@ const CASES: &[Case] = &[
         "cachedContent",
         "part_omitted=cached_content;reason=foreign_dialect",
     ),
+    ("anthropic", || json!({"container": "container_1"}), "vllm", "container", CONTAINER),
+    (
+        "anthropic",
+        || json!({"container": {"id": "container_1", "skills": []}}),
+        "openai_responses",
+        "container",
+        CONTAINER,
+    ),
+    ("openai_chat", spoken_answer, "anthropic, adaptive", "audio.id", SPOKEN),
+    ("openai_chat", spoken_answer, "gemini 3", "audio.id", SPOKEN),
+    ("openai_chat", spoken_answer, "openai_responses", "audio.id", SPOKEN),
+    ("openai_chat", spoken_answer, "ollama", "audio.id", SPOKEN),
+    (
+        "openai_chat",
+        || json!({"modalities": ["text", "audio"]}),
+        "anthropic, adaptive",
+        "modalities",
+        "part_omitted=modalities;reason=foreign_dialect",
+    ),
+    (
+        "gemini",
+        || json!({"generationConfig": {"responseModalities": ["TEXT", "IMAGE"]}}),
+        "ollama",
+        "generationConfig.responseModalities",
+        "part_omitted=modalities;reason=foreign_dialect",
+    ),
     (
         "openai_responses",
         || json!({"prompt": {"id": "pmpt_1"}}),
@@ -190,6 +216,8 @@ const CASES: &[Case] = &[
     ),
 ];
 
+const CONTAINER: &str = "part_omitted=container;reason=foreign_dialect";
+const SPOKEN: &str = "part_omitted=audio;reason=foreign_file";
 const FOREIGN_FILE: &str = "part_omitted=media.file;reason=foreign_file";
 
 /// A file for the tools of Anthropic's own servers.
@@ -198,6 +226,15 @@ fn container_upload() -> Value {
         {"type": "text", "text": "plain, please"},
         {"type": "container_upload", "file_id": "file_1"},
     ]}]})
+}
+
+/// A conversation with an answer that its provider spoke and stores.
+fn spoken_answer() -> Value {
+    json!({"messages": [
+        {"role": "user", "content": "sing"},
+        {"role": "assistant", "audio": {"id": "audio_1"}},
+        {"role": "user", "content": "plain, please"},
+    ]})
 }
 
 /// A request with a setting.
@@ -252,6 +289,56 @@ async fn setting_that_cannot_be_honoured_is_refused_by_name_unless_the_caller_ac
         bed.expect_no_refusals().await;
     }
     mismatches.assert_none();
+}
+
+/// Every model answers in text, so asking for that is no loss.
+#[tokio::test]
+async fn answers_as_text_are_no_loss() {
+    for (dialect, setting) in [
+        ("openai_chat", json!({"modalities": ["text"]})),
+        ("gemini", json!({"generationConfig": {"responseModalities": ["TEXT"]}})),
+        ("anthropic", json!({"container": null})),
+    ] {
+        let bed = TestBed::over(&["vllm"]).await;
+        let answer = send(&request(dialect, &setting, None), &bed.gateway.client).await.expect_ok();
+        let losses = answer.header("x-throughline-loss");
+        assert!(!losses.contains("odalities") && !losses.contains("container"), "{losses}");
+        bed.expect_no_refusals().await;
+    }
+}
+
+/// The provider knows what it stores; the gateway passes its refusal on.
+#[tokio::test]
+async fn stored_parts_pass_to_a_backend_of_the_same_dialect() {
+    for (dialect, row, known, unknown) in [
+        (
+            "anthropic",
+            "anthropic, adaptive",
+            json!({"container": "container_stored"}),
+            json!({"container": "container_1"}),
+        ),
+        (
+            "gemini",
+            "gemini 3",
+            json!({"cachedContent": "cachedContents/stored"}),
+            json!({"cachedContent": "cachedContents/a"}),
+        ),
+        ("openai_chat", "openai", stored_file("file-stored"), stored_file("file-1")),
+    ] {
+        let bed = TestBed::over(&[row]).await;
+        let answer = send(&request(dialect, &known, None), &bed.gateway.client).await;
+        assert_eq!(answer.status, 200, "{row}: {}", answer.text());
+        let refused = send(&request(dialect, &unknown, None), &bed.gateway.client).await;
+        assert_eq!(refused.status, 404, "{row}: {}", refused.text());
+        assert_eq!(bed.into_refusals().await.len(), 1, "{row}");
+    }
+}
+
+/// A question about a file of the chat dialect.
+fn stored_file(id: &str) -> Value {
+    json!({"messages": [{"role": "user", "content": [
+        {"type": "text", "text": "plain, please"}, {"type": "file", "file": {"file_id": id}},
+    ]}]})
 }
 
 #[tokio::test]

@@ -35,6 +35,7 @@ use crate::dialect::{Dialect, Models};
 use crate::exchange::{Content, Exchange, ScenarioInput};
 use crate::prompt_cache::PromptPart;
 use crate::refusal::Refusal;
+use crate::stored;
 use crate::style::SignatureStyle;
 use crate::{RequestId, Simulator};
 
@@ -162,6 +163,7 @@ fn validate(
     if strict {
         check_version(&api_headers)?;
         shape::check(&body, endpoint, &api_headers)?;
+        stored::check(&body)?;
     }
     let sampling: Map<String, Value> = ["temperature", "top_p", "top_k"]
         .iter()

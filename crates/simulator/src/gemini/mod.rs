@@ -31,6 +31,7 @@ use crate::dialect::{Dialect, Models};
 use crate::exchange::{Content, Exchange, ScenarioInput};
 use crate::prompt_cache::PromptPart;
 use crate::refusal::Refusal;
+use crate::stored;
 use crate::style::SignatureStyle;
 use crate::{RequestId, Simulator};
 
@@ -192,6 +193,9 @@ fn validate(
         Method::Count => counted(body, strict)?,
         _ => shape::read(body, &schema::GENERATE, schema::IN_PATH, strict)?,
     };
+    if strict {
+        stored::check(&body)?;
+    }
     let request = ParsedRequest::read(received.model, body);
     let model = Model::named(received.model);
     let plan = ThinkingPlan::read(&request, &model);

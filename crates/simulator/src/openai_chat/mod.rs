@@ -32,6 +32,7 @@ use crate::dialect::Dialect;
 use crate::exchange::{Content, Exchange};
 use crate::fault::Frame;
 use crate::refusal::Refusal;
+use crate::stored;
 use crate::style::SignatureStyle;
 use crate::{RequestId, Simulator, openai};
 
@@ -132,6 +133,7 @@ fn validate(
     let plan = ThinkingPlan::read(request, variant);
     if exchange.simulator().options.strict {
         shape::check(request, variant, &plan)?;
+        stored::check(request.body())?;
         modes::check(request, variant, &plan)?;
         dialogue::check(request, variant)?;
         prompt::check_marks(request, variant)?;

@@ -39,6 +39,7 @@ use crate::fault::Frame;
 use crate::prompt_cache::PromptPart;
 use crate::refusal::Refusal;
 use crate::signing::Signer;
+use crate::stored;
 use crate::style::SignatureStyle;
 use crate::{RequestId, Simulator, openai};
 
@@ -236,6 +237,7 @@ fn validate(
     let strict = simulator.options.strict;
     if strict {
         shape::check(&body, endpoint)?;
+        stored::check(&body)?;
     }
     let request = ParsedRequest::read(body, responses);
     if !strict {

@@ -83,6 +83,7 @@ static DEFAULTS: ClientDefaults = ClientDefaults {
     members: &[
         (LossSubject::N, "generationConfig.candidateCount"),
         (LossSubject::Logprobs, "generationConfig.responseLogprobs"),
+        (LossSubject::Modalities, "generationConfig.responseModalities"),
         (LossSubject::Output, "generationConfig.responseSchema"),
         (LossSubject::Stop, "generationConfig.stopSequences"),
         (LossSubject::MediaFile, "fileData.fileUri"),

@@ -48,6 +48,8 @@ pub(super) fn refused_thinking(status: u16, body: &[u8]) -> Option<RefusalKind> 
     match refusal::in_anthropic_text(&message).or_else(|| refusal::in_gemini_text(&message)) {
         // This dialect cannot ask the provider to drop bound blocks.
         Some(RefusalKind::Bound) => Some(RefusalKind::Signature),
+        // It gets summaries as text.
+        Some(RefusalKind::Compaction) => None,
         kind => kind,
     }
 }

@@ -61,6 +61,7 @@ static DEFAULTS: ClientDefaults = ClientDefaults {
         (LossSubject::Output, "response_format"),
         (LossSubject::Message, "messages"),
         (LossSubject::MediaFile, "file.file_id"),
+        (LossSubject::StoredAudio, "audio.id"),
     ],
     reads_errors_of: &openai_models::DIALECTS,
     ..ClientDefaults::PLAIN

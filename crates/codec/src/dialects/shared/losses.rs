@@ -36,7 +36,8 @@ const REPORTED: [&str; 5] =
 const GROUPS: [&str; 7] =
     ["generationConfig", "options", "output_config", "reasoning", "text", "thinking", "toolConfig"];
 /// Members that name a part of the conversation which a provider stores.
-const STORED: [(&str, LossSubject); 4] = [
+const STORED: [(&str, LossSubject); 5] = [
+    ("container", LossSubject::Container),
     ("cachedContent", LossSubject::CachedContent),
     ("cached_content", LossSubject::CachedContent),
     ("previous_response_id", LossSubject::StoredResponse),
@@ -48,14 +49,16 @@ const MAX_NAMED_MEMBERS: usize = 16;
 /// Records the members that only another dialect than `own` has, by name.
 pub(crate) fn omit_foreign_members(request: &Request, own: &str, losses: &mut Vec<Loss>) {
     let mut named = 0;
-    let mut report = |name: &str| {
-        named += 1;
+    let mut report = |name: &str, value: &Value| {
         let stored = STORED.iter().find(|(stored, _)| *stored == name);
         let part = match stored {
+            _ if value.is_null() || is_plain_text(name, value) => return,
+            _ if is_modalities(name) => LossSubject::Modalities,
             Some((_, stored)) => stored.clone(),
-            None if named <= MAX_NAMED_MEMBERS => LossSubject::named(name),
+            None if named < MAX_NAMED_MEMBERS => LossSubject::named(name),
             None => LossSubject::Extra,
         };
+        named += 1;
         omit(losses, part, LossReason::ForeignDialect);
     };
     let foreign = request.extra.iter().filter(|(dialect, _)| *dialect != own);
@@ -63,20 +66,45 @@ pub(crate) fn omit_foreign_members(request: &Request, own: &str, losses: &mut Ve
         match value {
             _ if REPORTED.contains(&name.as_str()) => {}
             Value::Object(members) if GROUPS.contains(&name.as_str()) => {
-                let inner = members.keys().filter(|inner| !REPORTED.contains(&inner.as_str()));
-                inner.for_each(|inner| report(&format!("{name}.{inner}")));
+                let inner = members.iter().filter(|(inner, _)| !REPORTED.contains(&inner.as_str()));
+                inner.for_each(|(inner, value)| report(&format!("{name}.{inner}"), value));
             }
-            _ => report(name),
+            _ => report(name, value),
         }
     }
 }
 
-/// The loss of a block that only another dialect has. One that is a file in its provider's store is a
-/// part of what the model has to read.
+/// Whether a member asks for answers in other forms than text.
+fn is_modalities(name: &str) -> bool {
+    matches!(name, "modalities" | "generationConfig.responseModalities")
+}
+
+/// Whether a member asks for answers as text, as every model gives them.
+fn is_plain_text(name: &str, value: &Value) -> bool {
+    let is_text =
+        |form: &Value| form.as_str().is_some_and(|form| form.eq_ignore_ascii_case("text"));
+    is_modalities(name) && value.as_array().is_some_and(|forms| forms.iter().all(is_text))
+}
+
+/// The subject of a member that a server of its own dialect does not know. `None` if leaving it out
+/// changes nothing.
+pub(crate) fn unknown_member(name: &'static str, value: &Value) -> Option<LossSubject> {
+    match is_modalities(name) {
+        true => (!is_plain_text(name, value)).then_some(LossSubject::Modalities),
+        false => Some(LossSubject::named(name)),
+    }
+}
+
+/// The loss of a block that only another dialect has. One that is in its provider's store is a part
+/// of what the model has to read.
 pub(crate) fn foreign_block(value: &Value) -> Loss {
-    match value.get("file_id") {
-        Some(Value::String(_)) => Loss::of_part(LossSubject::MediaFile, LossReason::ForeignFile),
-        _ => Loss::of_part(LossSubject::Block, LossReason::ForeignDialect),
+    let names = |pointer: &str| value.pointer(pointer).is_some_and(Value::is_string);
+    match () {
+        () if names("/file_id") => Loss::of_part(LossSubject::MediaFile, LossReason::ForeignFile),
+        () if names("/audio/id") => {
+            Loss::of_part(LossSubject::StoredAudio, LossReason::ForeignFile)
+        }
+        () => Loss::of_part(LossSubject::Block, LossReason::ForeignDialect),
     }
 }
 

@@ -18,6 +18,8 @@ pub enum RefusalKind {
     Bound,
     /// A required block is missing or misplaced. The blocks that are present may be valid.
     MissingThinking,
+    /// The provider cannot read a summary of earlier turns.
+    Compaction,
 }
 
 impl From<RefusalKind> for Refusal {
@@ -39,6 +41,8 @@ pub(crate) fn in_anthropic_text(message: &str) -> Option<RefusalKind> {
         Some(RefusalKind::Signature)
     } else if message.contains("Expected `thinking` or `redacted_thinking`") {
         Some(RefusalKind::MissingThinking)
+    } else if message.contains("compaction") && message.contains("ignature") {
+        Some(RefusalKind::Compaction)
     } else {
         None
     }

@@ -327,11 +327,14 @@ impl Memory {
         record.is_some_and(|record| record.stored.refused.contains(&target.backend))
     }
 
-    /// Whether backends of a signature domain read the block with this key. `None` if its maker is
-    /// unknown.
-    pub fn reads(&self, domain: &str, key: &BlockKey) -> Option<bool> {
+    /// Whether a backend of a signature domain reads the block with this key. `None` if its maker is
+    /// unknown and the backend has not refused it.
+    pub fn reads(&self, domain: &str, backend: &str, key: &BlockKey) -> Option<bool> {
         let state = self.state.lock();
         let stored = &state.blocks.get(key)?.stored;
+        if stored.refused.iter().any(|refused| &**refused == backend) {
+            return Some(false);
+        }
         let made_there = stored.origin.as_ref()?.domain == domain;
         Some(made_there || stored.accepted.iter().any(|accepted| &**accepted == domain))
     }

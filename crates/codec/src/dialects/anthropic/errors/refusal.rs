@@ -86,6 +86,11 @@ mod tests {
             "messages.1.content.0.type: Expected `thinking` or `redacted_thinking`, but found `tool_use`.",
             Some((MissingThinking, Some((1, 0)))),
         );
+        check(
+            400,
+            "messages.0.content.0: Invalid `signature` in `compaction` block",
+            Some((Compaction, Some((0, 0)))),
+        );
         check(400, "Invalid thinking block signature", Some((Signature, None)));
         check(400, "max_tokens: required", None);
         check(400, "thinking.budget_tokens: must be at least 1024", None);

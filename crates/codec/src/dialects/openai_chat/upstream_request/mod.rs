@@ -11,7 +11,7 @@ use super::variants::{self, Setting, Variant};
 use crate::dialects::shared::cache_control::{
     CACHE_CONTROL, PROMPT_CACHE_BREAKPOINT, PartBreakpoints,
 };
-use crate::dialects::shared::losses::omit_foreign_members;
+use crate::dialects::shared::losses::{omit_foreign_members, unknown_member};
 use crate::dialects::{Outgoing, Target};
 
 mod messages;
@@ -208,9 +208,13 @@ impl RequestWriter {
                 // The reader of the request has reported them.
                 "logprobs" | "top_logprobs" => {}
                 _ => {
-                    let part = variants::known_member(name)
-                        .map_or(LossSubject::Member, LossSubject::named);
-                    self.omitted(part, LossReason::NoPlace);
+                    let part = match variants::known_member(name) {
+                        Some(name) => unknown_member(name, value),
+                        None => Some(LossSubject::Member),
+                    };
+                    if let Some(part) = part {
+                        self.omitted(part, LossReason::NoPlace);
+                    }
                 }
             }
         }
