@@ -431,7 +431,7 @@ impl NodeStore for InMemory {
     }
 }
 
-/// Replaces what is there, if it is what the caller knew.
+/// Compare-and-set: replaces the value if it is still the one that the caller knew.
 pub(crate) fn replace<T>(known: Option<&mut T>, to: T) -> Changed {
     match known {
         Some(known) => {

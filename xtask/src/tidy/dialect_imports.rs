@@ -42,7 +42,7 @@ fn check_file(file: &File, folders: &BTreeSet<String>) -> Vec<Finding> {
                     &file.path,
                     token.line,
                     format!("dialect `{name}` is used by `{user}`"),
-                    "move the code that both need to `dialects/shared` or the codec's kit",
+                    "move the code that both need to `dialects/shared`",
                 ));
             }
         }

@@ -176,8 +176,8 @@ pub(crate) trait WriteTransaction: Statements {
 pub(crate) trait Database: Clone + Debug + Send + Sync + 'static {
     /// An expression for the milliseconds since 1970, by the clock that all its clients share.
     const NOW: &'static str;
-    /// What a query adds if its rows must stay as they are until the transaction ends. Empty if a
-    /// transaction that writes is alone anyway.
+    /// The end of a query that locks its rows until the transaction ends. Empty where only one
+    /// transaction writes at a time.
     const HOLD: &'static str;
     /// Whether other processes may use it at the same time.
     const IS_SHARED: bool;

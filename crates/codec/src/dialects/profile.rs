@@ -147,7 +147,7 @@ pub struct ThinkingControls {
     pub off: bool,
     /// Thinking can be off except between tool calls.
     pub between_tools: bool,
-    /// When thinking can be switched on, and no more.
+    /// When thinking can only be switched on or off, without an amount.
     pub on: SwitchOn,
     /// The forms of models that can be left to decide how much they think.
     pub automatic: &'static [Option<ThinkingForm>],
@@ -183,7 +183,7 @@ pub struct ThinkingControls {
     pub has_details: bool,
 }
 
-/// When thinking can be switched on, and no more.
+/// When thinking can only be switched on or off, without an amount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SwitchOn {
     /// Never.

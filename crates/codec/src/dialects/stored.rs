@@ -28,7 +28,8 @@ static DEFAULTS: ClientDefaults = ClientDefaults {
 };
 
 impl Stored {
-    /// A request of the store. `left_out` and `losses` are what of the conversation is not in it.
+    /// A request of the store. `left_out` and `losses` list the parts of the conversation that are
+    /// not in the request.
     pub fn accept(request: Request, left_out: Vec<BlockReport>, losses: Vec<Loss>) -> Accepted {
         Accepted { request, losses, left_out, session: Box::new(Self) }
     }

@@ -60,7 +60,7 @@ impl Runs {
         tokio::join!(self.beat(), self.close_others(&closers));
     }
 
-    /// Records every second that this process is alive, and stops what was stopped elsewhere.
+    /// Records every second that this process is alive, and stops runs that another instance was asked to stop.
     async fn beat(&self) {
         let store = &self.sealed_store.store;
         let mut ticks = tokio::time::interval(BEAT_INTERVAL);

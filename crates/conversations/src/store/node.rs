@@ -169,7 +169,7 @@ pub struct BranchFacts {
     pub provider: String,
     /// The model that it is locked to.
     pub model: String,
-    /// The node where it left another branch.
+    /// The node at which it was forked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fork_node: Option<String>,
     /// Whether it is listed first.

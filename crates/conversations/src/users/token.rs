@@ -23,7 +23,7 @@ impl SessionToken {
         Ok(Self(Zeroizing::new(random::secret()?)))
     }
 
-    /// Reads a token as a cookie has it. `None` if it is none.
+    /// Reads a token as a cookie has it. `None` if the text is not a token.
     pub fn read(text: &str) -> Option<Self> {
         let bytes = Zeroizing::new(BASE64_URL_SAFE_NO_PAD.decode(text).ok()?);
         Some(Self(Zeroizing::new(bytes.as_slice().try_into().ok()?)))

@@ -162,7 +162,8 @@ pub struct PassphraseChange {
 }
 
 /// A recovery code in place of a forgotten passphrase. Without `newAuthKey`, `kdf` and
-/// `wrappedMasterKey` it changes nothing and answers with what the code opens.
+/// `wrappedMasterKey` it changes nothing and returns the master key that is wrapped under
+/// the recovery code.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Recovery {

@@ -283,8 +283,8 @@ impl Gateway {
         let Some(text) = content_text(content) else {
             return FoundTurn::None;
         };
-        // A text is stored with and without its position. If it is unknown alone, nothing else need be
-        // looked up.
+        // A text is stored with and without its position. If no turn has this text, the
+        // other lookups find nothing.
         if !self.vault.may_have(&scope.text(&text)) {
             return FoundTurn::None;
         }

@@ -136,7 +136,7 @@ impl<T: Item> Queue<T> {
         &self,
         check: impl Future<Output = Result<(), StoreError>>,
     ) -> Option<String> {
-        let waiting = || format!("the store `{}` lacks what waits to be written", T::STORE);
+        let waiting = || format!("store `{}` has changes that are not written yet", T::STORE);
         let has_failed = || self.shared.failed.load(Ordering::Relaxed) > 0;
         if !has_failed() && self.has_unwritten() && timeout(MAX_FLUSH, self.flush()).await.is_err()
         {

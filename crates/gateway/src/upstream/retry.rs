@@ -1,5 +1,6 @@
-//! Sends a plan, and sends a changed one if the backend refused it: up to three times after refused
-//! settings, else once. This is the only code that learns from a refusal.
+//! Sends a plan, and sends a changed one if the backend refused it. [`RetryPlan::may_follow`] says which
+//! change may follow which; refused settings are adapted up to three times. This is the only code
+//! that learns from a refusal.
 
 use bytes::Bytes;
 use http::Response;
@@ -22,7 +23,7 @@ const MAX_ADAPTED: usize = 3;
 pub(crate) type AnsweredPlan = (Result<UpstreamAnswer, SendError>, Box<dyn Plan>);
 
 impl Gateway {
-    /// Sends a plan. If the backend refused the thinking in it, sends a changed plan once. If it
+    /// Sends a plan. If the backend refused a part of the history, sends a changed plan. If it
     /// refused the thinking setting, sends one that is adapted to what the refusal says. That may
     /// show another limit of the model, but only a few.
     pub(crate) async fn send_and_recover(
