@@ -23,7 +23,7 @@ export interface Following<Line extends Followed = RunLine> {
   signal: AbortSignal;
   /** Waits before the next try. `attempt` counts tries without any new line, from 1. */
   wait?: (attempt: number, signal: AbortSignal) => Promise<void>;
-  /** Is told when the connection breaks, and when lines arrive again. */
+  /** Called when the connection breaks, and when lines arrive again. */
   onConnection?: (connected: boolean) => void;
   /** After so long without a line another connection is tried: a network may vanish without a word. */
   silence?: number;
@@ -56,7 +56,7 @@ export async function* follow<Line extends Followed>(following: Following<Line>,
     } finally {
       watch.end();
     }
-    // The model may just be silent, so nobody is told.
+    // The model may just be silent, so the reader does not hear of it.
     if (watch.wasSilent) continue;
     attempt += 1;
     onConnection?.(false);

@@ -49,7 +49,7 @@ const ALLOWED = {
 
 let isReady = false;
 
-/** Links open in a new tab and tell nobody where from. Images of other servers become links: nothing phones home. */
+/** Links open in a new tab and send no referrer. Images of other servers become links: nothing phones home. */
 function prepare(): void {
   if (isReady) return;
   isReady = true;

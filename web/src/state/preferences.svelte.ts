@@ -28,7 +28,7 @@ class Preferences {
   model = $state(load("model") ?? "");
   /** The last chosen thinking setting. */
   thinking = $state(load("thinking") ?? "default");
-  /** The name of the person in rooms, where nobody is logged in. */
+  /** The name of the person in rooms, where no user is logged in. */
   name = $state(load("name") ?? "");
 
   setTheme(theme: Theme): void {

@@ -53,7 +53,7 @@ export class OpenRoom {
     const connect = async (after: number, inner: AbortSignal) => {
       const events = await api.events(this.id, after, inner);
       this.connected = true;
-      // A run may have ended while nobody listened, without a message.
+      // A run may have ended while no connection was open, without a message.
       setTimeout(() => void this.settleEnded(), 1000);
       return events;
     };

@@ -64,7 +64,7 @@ describe("ThinkingSection", () => {
     expect(body(section)?.id).toBe(header(section).getAttribute("aria-controls"));
   });
 
-  test("it begins open if it is told so", () => {
+  test("it begins open if `expanded` is set", () => {
     expect(body(show({ content: "One", expanded: true }))?.textContent).toContain("One");
   });
 

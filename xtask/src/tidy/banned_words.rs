@@ -46,13 +46,16 @@ const PREFIXES: &[(&str, &str)] = &[
     ("LEAST_", "begin with `MIN_`"),
 ];
 
+/// The files whose whole text is checked. Recordings in JSON are not ours to word.
+const TEXTS: &[&str] = &[".md", ".py", ".js", ".mjs", ".ts", ".svelte", ".toml", ".html"];
+
 /// Finds banned phrases in public texts and banned names in sources.
 pub(super) fn check(files: &[File]) -> Vec<Finding> {
     files.iter().flat_map(check_file).collect()
 }
 
 fn check_file(file: &File) -> Vec<Finding> {
-    if [".md", ".py", ".js", ".mjs"].iter().any(|ending| file.path.ends_with(ending)) {
+    if TEXTS.iter().any(|ending| file.path.ends_with(ending)) {
         return check_text(&file.path, 1, &file.text);
     }
     if !file.path.ends_with(".rs") {
@@ -174,7 +177,11 @@ mod tests {
             assert_eq!(found(path, &source).len(), 2, "{path}");
         }
         assert!(found("crates/codec/tests/text.rs", &source).is_empty());
-        assert_eq!(found("conformance/python/run.py", &format!("# {phrase}\n")).len(), 1);
+        for path in
+            ["conformance/run.py", "web/src/strings/en.ts", "web/src/App.svelte", "example.toml"]
+        {
+            assert_eq!(found(path, &format!("# {phrase}\n")).len(), 1, "{path}");
+        }
     }
 
     #[test]
