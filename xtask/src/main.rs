@@ -6,6 +6,7 @@
 mod bench_across;
 mod bench_conversations;
 mod bench_proxy;
+mod bench_rooms;
 mod bench_text;
 mod bless;
 mod children;
@@ -52,6 +53,8 @@ Usage: cargo xtask COMMAND
      --quick         one short round for each case
      --case NAME     run only this case; may be given several times
      --list          print the cases
+  bench-rooms        measure rooms with many readers
+     --quick         fewer readers and messages
   bench-text         compare our reader of model text with other readers
      --quick         about 20 seconds instead of about two minutes
   instructions       count instructions per delta and per request with valgrind
@@ -84,6 +87,7 @@ fn main() -> ExitCode {
         Some((&"bench-across", [])) => bench_across::run(),
         Some((&"bench-conversations", rest)) => bench_conversations::run(rest),
         Some((&"bench-proxy", rest)) => bench_proxy::run(rest),
+        Some((&"bench-rooms", rest)) => bench_rooms::run(rest),
         Some((&"bench-text", rest)) => bench_text::run(rest),
         Some((&"instructions", [])) => bench_proxy::instructions::run(),
         Some((command, _)) => {

@@ -167,6 +167,8 @@ pub struct RoundFacts {
     /// What the blocks lack of the form in which their maker wrote them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub native: Option<NativeTurn>,
+    /// The token counts of the round.
+    pub usage: Usage,
 }
 
 /// A call that waits for a person.

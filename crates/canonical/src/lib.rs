@@ -6,6 +6,7 @@
 
 pub mod cache;
 pub mod citation;
+pub mod cost;
 pub mod event;
 pub mod fate;
 pub mod fault;
@@ -23,6 +24,7 @@ pub mod usage;
 
 pub use cache::{CacheBreakpoints, CachePlace, CacheTime};
 pub use citation::{Citation, Verbatim};
+pub use cost::Cost;
 pub use event::{
     BlockStart, Delta, EndDetails, EndReason, Event, Out, RoundFacts, Transformation, WaitingCall,
 };

@@ -21,6 +21,14 @@ impl ThinkingSetting {
         *self == Self::default()
     }
 
+    /// The largest number of thinking tokens, if the client limits it.
+    pub fn budget(&self) -> Option<u64> {
+        match self.amount {
+            Some(Amount::Budget { tokens }) => Some(tokens),
+            _ => None,
+        }
+    }
+
     /// Whether the client asks for thinking.
     pub fn is_wanted(&self) -> bool {
         !matches!(self.amount, None | Some(Amount::Off))

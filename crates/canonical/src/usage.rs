@@ -39,6 +39,28 @@ impl Usage {
         self.thinking = later.thinking.or(self.thinking);
     }
 
+    /// The tokens that a provider charges for.
+    pub fn total(&self) -> u64 {
+        let counts = [self.input, self.cache_read, self.cache_write, self.output];
+        counts.into_iter().flatten().fold(0, u64::saturating_add)
+    }
+
+    /// What these counts have in addition to those of an earlier part of the same reply.
+    #[must_use]
+    pub fn minus(self, earlier: Self) -> Self {
+        let rest = |all: Option<u64>, part: Option<u64>| {
+            all.map(|all| all.saturating_sub(part.unwrap_or_default()))
+        };
+        Self {
+            input: rest(self.input, earlier.input),
+            cache_read: rest(self.cache_read, earlier.cache_read),
+            cache_write: rest(self.cache_write, earlier.cache_write),
+            cache_write_1h: rest(self.cache_write_1h, earlier.cache_write_1h),
+            output: rest(self.output, earlier.output),
+            thinking: rest(self.thinking, earlier.thinking),
+        }
+    }
+
     /// The counts of two replies together.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {

@@ -12,9 +12,9 @@ use throughline_gateway::unix_ms;
 use crate::in_memory_rooms::Rooms;
 use crate::in_memory_users::Users;
 use crate::store::{
-    Branch, Changed, Commit, Detail, LogPiece, Move, Node, NodeFacts, NodeStore, Outcome, Page,
-    Piece, Project, ProjectStore, Reference, Run, RunEnd, RunStatus, RunStore, SealedUnder,
-    project_scope,
+    Branch, Changed, Commit, CostSum, Detail, LogPiece, Move, Node, NodeFacts, NodeStore, Outcome,
+    Page, Piece, Project, ProjectStore, Reference, Run, RunCost, RunEnd, RunStatus, RunStore,
+    SealedUnder, project_scope,
 };
 
 /// A conversation store in RAM.
@@ -41,6 +41,8 @@ pub(crate) struct Contents {
     reads: BTreeMap<String, u64>,
     /// The runs that a client has asked to stop.
     stops: BTreeSet<String>,
+    /// What runs have cost.
+    costs: BTreeMap<String, RunCost>,
     pub(crate) rooms: Rooms,
 }
 
@@ -57,7 +59,7 @@ impl Contents {
     }
 
     fn commit(&mut self, commit: Commit) -> Outcome {
-        let Commit { sealed_under, nodes, reference, moves, start, end, entries } = commit;
+        let Commit { sealed_under, nodes, reference, moves, start, end, entries, cost } = commit;
         // A repeated request finds its run, whatever has changed since.
         if let Some(run) = &start
             && let Some(name) = &run.name
@@ -97,6 +99,9 @@ impl Contents {
         }
         for node in nodes {
             self.put(node);
+        }
+        if let Some(cost) = cost {
+            self.costs.entry(cost.run.clone()).or_insert(cost);
         }
         self.rooms.log(entries)
     }
@@ -220,6 +225,7 @@ impl Contents {
     }
 
     fn remove_project(&mut self, id: &str) -> bool {
+        self.costs.retain(|_, of| of.project != id);
         let is_inside = |node: &Node| node.in_project.as_ref().is_some_and(|of| of.project == id);
         let nodes: Vec<String> = self
             .nodes
@@ -611,6 +617,20 @@ impl RunStore for InMemory {
     fn last_logged(&self, run: &str) -> StoreFuture<'_, Option<u64>> {
         let contents = self.contents.lock();
         ready(contents.logs.get(run).and_then(|log| log.last()).map(|piece| piece.last))
+    }
+
+    fn costs(&self, project: &str, room: Option<&str>) -> StoreFuture<'_, Vec<CostSum>> {
+        let contents = self.contents.lock();
+        let is_asked = |of: &&RunCost| {
+            of.project == project && room.is_none_or(|room| of.room.as_deref() == Some(room))
+        };
+        let mut sums: BTreeMap<Option<String>, CostSum> = BTreeMap::new();
+        for of in contents.costs.values().filter(is_asked) {
+            let channel = of.channel.clone();
+            let sum = sums.entry(channel.clone());
+            sum.or_insert(CostSum { channel, ..CostSum::default() }).add(of.cost);
+        }
+        ready(sums.into_values().collect())
     }
 
     fn ask_stop(&self, id: &str) -> StoreFuture<'_, bool> {

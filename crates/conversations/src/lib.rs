@@ -18,6 +18,7 @@
 mod body;
 pub mod chat_seal;
 mod copy;
+mod cost_suite;
 pub mod front_doors;
 pub mod in_memory;
 mod in_memory_rooms;

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::cost_suite::check_costs;
 use crate::path_suite::check_paths;
 use crate::room_suite::check_rooms;
 use crate::store::{
@@ -122,6 +123,7 @@ pub async fn check_store(store: &dyn Store) {
     ended_run_expires(store).await;
     check_users(store).await;
     check_rooms(store).await;
+    check_costs(store).await;
     check_members(store).await;
 }
 

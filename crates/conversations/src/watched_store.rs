@@ -7,10 +7,10 @@ use throughline_gateway::thinking::health::StoreHealth;
 use throughline_gateway::thinking::store::StoreFuture;
 
 use crate::store::{
-    Branch, Changed, Channel, Commit, CredentialChange, Delivery, Detail, KeyChange, LogPiece,
-    Member, MemberStore, Node, NodeFacts, NodeStore, Outcome, Page, Piece, Project, ProjectStore,
-    Reference, Room, RoomEntry, RoomNews, RoomStore, Run, RunStore, Store, TokenHash, User,
-    UserSession, UserStore,
+    Branch, Changed, Channel, Commit, CostSum, CredentialChange, Delivery, Detail, KeyChange,
+    LogPiece, Member, MemberStore, Node, NodeFacts, NodeStore, Outcome, Page, Piece, Project,
+    ProjectStore, Reference, Room, RoomEntry, RoomNews, RoomStore, Run, RunStore, Store, TokenHash,
+    User, UserSession, UserStore,
 };
 
 /// A store, and what is known about the writes to it.
@@ -195,6 +195,10 @@ impl RunStore for WatchedStore {
 
     fn last_logged(&self, run: &str) -> StoreFuture<'_, Option<u64>> {
         self.store.last_logged(run)
+    }
+
+    fn costs(&self, project: &str, room: Option<&str>) -> StoreFuture<'_, Vec<CostSum>> {
+        self.store.costs(project, room)
     }
 
     fn ask_stop(&self, id: &str) -> StoreFuture<'_, bool> {

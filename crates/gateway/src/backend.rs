@@ -42,6 +42,8 @@ pub struct Backend {
     pub replay: Replay,
     /// What happens to breakpoints for the prompt cache.
     pub cache: Cache,
+    /// Whether its tokens cost what the catalog says, or nothing.
+    pub pricing: Pricing,
     /// The number of retries after 429 and 5xx.
     pub retries: u32,
     /// The timeouts.
@@ -105,6 +107,16 @@ pub enum Replay {
     LatestTurn,
     /// Nothing.
     None,
+}
+
+/// What the tokens of a backend cost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Pricing {
+    /// What the catalog says.
+    #[default]
+    List,
+    /// Nothing.
+    Free,
 }
 
 /// What happens to breakpoints for the provider's prompt cache.

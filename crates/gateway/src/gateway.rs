@@ -231,6 +231,11 @@ impl Gateway {
         self.shutdown.begin();
     }
 
+    /// Waits until all requests in progress have to end.
+    pub async fn requests_end(&self) {
+        self.shutdown.begun().await;
+    }
+
     /// What is known about the writes to each store.
     pub fn store_health(&self) -> [&StoreHealth; 3] {
         [self.changes.health(), self.vault.health(), &self.stored_settings.health]

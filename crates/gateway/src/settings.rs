@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::backend::Backend;
-use crate::catalog::Catalog;
+use crate::backend::{Backend, Pricing};
+use crate::catalog::{Catalog, Tariff};
 use crate::route::Routes;
 
 /// The configuration that a turn needs.
@@ -34,6 +34,17 @@ impl Settings {
     /// The backend of this name.
     pub fn backend(&self, name: &str) -> Option<&Arc<Backend>> {
         self.backends.iter().find(|backend| backend.name == name)
+    }
+
+    /// What the tokens of a backend's model cost.
+    pub fn tariff(&self, backend: &str, model: &str) -> Tariff {
+        match self.backend(backend).map(|backend| backend.pricing) {
+            Some(Pricing::Free) => Tariff::Free,
+            _ => match self.catalog.find_at(backend, model).price {
+                Some(price) => Tariff::Priced(price),
+                None => Tariff::Unknown,
+            },
+        }
     }
 
     /// The models that the configuration names, by the names they have at their backends.

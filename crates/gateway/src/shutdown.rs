@@ -70,7 +70,7 @@ impl ShutdownWatch {
 }
 
 /// The error of a request that a stopping server does not finish.
-pub(crate) fn fault() -> Fault {
+pub fn fault() -> Fault {
     Fault::new(FaultKind::Overloaded, "the server is stopping; send the request again")
 }
 

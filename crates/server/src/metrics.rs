@@ -140,6 +140,30 @@ const FAMILIES: &[Family] = &[
         },
     },
     Family {
+        name: "cost_usd_total",
+        kind: "counter",
+        help: "US dollars that turns have cost, as far as prices are known.",
+        labels: &["backend", "model"],
+        write: |series, view| {
+            for ((backend, model), of) in &view.recorded.models {
+                if let Some(dollars) = of.cost.dollars() {
+                    series.write("", &[backend, model], None, &dollars);
+                }
+            }
+        },
+    },
+    Family {
+        name: "unpriced_tokens_total",
+        kind: "counter",
+        help: "Tokens whose price is unknown. They are not in `throughline_cost_usd_total`.",
+        labels: &["backend", "model"],
+        write: |series, view| {
+            for ((backend, model), of) in &view.recorded.models {
+                series.add(&[backend, model], of.cost.unpriced_tokens);
+            }
+        },
+    },
+    Family {
         name: "upstream_requests_total",
         kind: "counter",
         help: "Requests to backends, retries included, by status, or `timeout` or `unreachable`.",

@@ -378,6 +378,7 @@ fn backend(configured: &config::Backend, base_url: String) -> Backend {
         strict_settings: configured.strict_settings,
         replay: configured.replay,
         cache: configured.cache,
+        pricing: configured.pricing,
         retries: configured.retries,
         timeouts: configured.timeouts,
         client: Client::new(configured.timeouts.connect),

@@ -30,6 +30,8 @@ pub(crate) enum Ending {
 pub(crate) struct Limits<'a> {
     pub(crate) stop_sequences: &'a [String],
     pub(crate) tokens: Option<u64>,
+    /// The most tokens of thinking, where the provider enforces a budget.
+    pub(crate) thinking: Option<u64>,
 }
 
 impl Draft {
@@ -49,6 +51,9 @@ impl Draft {
 
     fn cut(script: Script, limits: Limits<'_>) -> Self {
         let Script { mut pieces, scripted } = script;
+        if let Some(budget) = limits.thinking {
+            script::limit_thinking(&mut pieces, budget);
+        }
         let stopped = stop_at(&mut pieces, limits.stop_sequences);
         let most = match limits.tokens {
             Some(most) if most == 0 || !scripted => most,
@@ -145,7 +150,7 @@ mod tests {
             pieces: vec![Piece::Thinking("abcd".to_owned()), Piece::Text(text.to_owned())],
             scripted,
         };
-        let limits = Limits { stop_sequences: &["END".to_owned()], tokens };
+        let limits = Limits { stop_sequences: &["END".to_owned()], tokens, ..Limits::default() };
         Draft::cut(script, limits)
     }
 
@@ -157,6 +162,23 @@ mod tests {
         let stopped = cut("some END of it", false, None);
         assert_eq!(stopped.ending, Ending::StopSequence("END".to_owned()));
         assert_eq!((stopped.tokens(), stopped.thinking_tokens()), (3, 1));
+    }
+
+    #[test]
+    fn thinking_stays_within_its_budget() {
+        let pieces = vec![
+            Piece::Thinking("abcdefgh".to_owned()),
+            Piece::Text("some".to_owned()),
+            Piece::Redacted("ijkl".to_owned()),
+            Piece::Thinking("mnopqrst".to_owned()),
+        ];
+        for (budget, tokens, spans) in [(9, 5, 3), (5, 5, 3), (4, 4, 3), (2, 2, 1), (1, 1, 1)] {
+            let script = Script { pieces: pieces.clone(), scripted: true };
+            let limits = Limits { thinking: Some(budget), ..Limits::default() };
+            let draft = Draft::cut(script, limits);
+            assert_eq!(draft.thinking_tokens(), tokens, "budget {budget}");
+            assert_eq!((draft.pieces.len(), &draft.ending), (spans + 1, &Ending::Done));
+        }
     }
 
     #[test]

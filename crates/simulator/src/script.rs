@@ -150,6 +150,24 @@ pub(crate) fn limit(pieces: &mut Vec<Piece>, tokens: u64) -> bool {
     false
 }
 
+/// Cuts thinking to a number of tokens. Everything else stays.
+pub(crate) fn limit_thinking(pieces: &mut Vec<Piece>, tokens: u64) {
+    let mut left = usize::try_from(tokens).unwrap_or(usize::MAX).saturating_mul(4);
+    pieces.retain_mut(|piece| match piece {
+        Piece::Thinking(text) => {
+            text.truncate(text.floor_char_boundary(left));
+            left -= text.len();
+            !text.is_empty()
+        }
+        Piece::Redacted(text) => {
+            let fits = text.len() <= left;
+            left -= if fits { text.len() } else { 0 };
+            fits
+        }
+        Piece::Text(_) | Piece::Tool { .. } => true,
+    });
+}
+
 impl Piece {
     /// The text that is counted as output.
     pub(crate) fn text(&self) -> std::borrow::Cow<'_, str> {

@@ -45,6 +45,8 @@ export interface TurnRecord {
   blocks_omitted: number;
   losses: Loss[];
   usage: Record<string, number | null>;
+  /** In US dollars. `null`: the price is not known. */
+  cost: number | null;
   ms: { first_byte: number | null; first_thinking: number | null; first_text: number | null; total: number | null };
   end: string;
   request_id?: string;

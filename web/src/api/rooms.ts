@@ -22,12 +22,8 @@ export interface DeadCall {
   error?: string | null;
 }
 
-/** What the answers of a room have cost. `null`: the price is not known. */
-export interface Cost {
-  total: number | null;
-  currency: string;
-  channels: Record<string, number | null>;
-}
+/** What the answers of a room have cost. */
+export type Cost = Schemas["CostView"];
 
 const at = (room: string, rest = "") => `/api/rooms/${encodeURIComponent(room)}${rest}`;
 
@@ -66,15 +62,7 @@ export const deadCalls = async (room: string): Promise<DeadCall[]> => (await cal
 
 export const replay = (room: string, id: string) => call<void>("POST", at(room, `/hooks/dead/${encodeURIComponent(id)}/replay`));
 
-/** The cost; `null` if the server does not count it. */
-export async function cost(room: string): Promise<Cost | null> {
-  try {
-    return await call<Cost>("GET", at(room, "/cost"));
-  } catch (error) {
-    if (error instanceof Problem && error.status === 404) return null;
-    throw error;
-  }
-}
+export const cost = (room: string) => call<Cost>("GET", at(room, "/cost"));
 
 /** The events after a number, those so far and those to come. */
 export async function events(room: string, after: number, signal: AbortSignal): Promise<AsyncIterable<RoomEvent>> {

@@ -220,6 +220,35 @@ export interface components {
              */
             toolResults: components["schemas"]["ToolResult"][];
         };
+        /** @description What answers have cost. */
+        CostView: {
+            /**
+             * Format: int64
+             * @description How many answers there are.
+             */
+            answers: number;
+            /** @description The part of each member of a room, by the id of its channel. */
+            channels: {
+                [key: string]: number | null;
+            };
+            /** @description The currency: `USD`. */
+            currency: string;
+            /**
+             * Format: double
+             * @description The sum of what is known. `null` if no price is known.
+             */
+            total?: number | null;
+            /**
+             * Format: int64
+             * @description How many of them have tokens without a known price, or no token counts. The total lacks these.
+             */
+            unpricedAnswers: number;
+            /**
+             * Format: int64
+             * @description How many tokens have no known price.
+             */
+            unpricedTokens: number;
+        };
         /** @description Calls of webhooks that failed too often. */
         DeadCalls: {
             /** @description The calls, oldest first. */
@@ -691,6 +720,11 @@ export interface components {
             /** @description The blocks, in order. Missing as the text. */
             contentBlocks?: Record<string, never>[] | null;
             /**
+             * Format: double
+             * @description The cost in US dollars, as far as the prices are known.
+             */
+            cost?: number | null;
+            /**
              * Format: int64
              * @description When it was created, in milliseconds since 1970.
              */
@@ -878,7 +912,8 @@ export interface components {
         };
         /**
          * @description A recovery code in place of a forgotten passphrase. Without `newAuthKey`, `kdf` and
-         *     `wrappedMasterKey` it changes nothing and answers with what the code opens.
+         *     `wrappedMasterKey` it changes nothing and returns the master key that is wrapped under
+         *     the recovery code.
          */
         Recovery: {
             /** @description The auth key of the recovery code. */
@@ -1009,7 +1044,7 @@ export interface components {
             branchId: string;
             /**
              * Format: double
-             * @description The cost in US dollars, if the prices are known.
+             * @description The cost in US dollars, as far as the prices are known. `null` if no price is known.
              */
             cost?: number | null;
             /**
@@ -1023,12 +1058,27 @@ export interface components {
             model: string;
             /** @description The node of the answer. `null` if nothing arrived. */
             nodeId?: string | null;
+            /**
+             * Format: int64
+             * @description How many tokens of thinking were above the budget, because the provider does not enforce it.
+             */
+            overBudget: number;
             /** @description The project. */
             projectId: string;
             /** @description The backend that answers. */
             provider: string;
             /** @description `running`, `completed`, `cancelled`, `interrupted` or `error`. */
             status: components["schemas"]["RunStatus"];
+            /**
+             * Format: int64
+             * @description How many tokens the model may think for each request, if that is limited.
+             */
+            thinkingBudget?: number | null;
+            /**
+             * Format: int64
+             * @description How many of its tokens have no known price. The cost lacks these.
+             */
+            unpricedTokens: number;
             /** @description Token counts. */
             usage?: Record<string, never> | null;
         };

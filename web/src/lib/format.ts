@@ -21,6 +21,13 @@ export function number(value: number): string {
   return value.toLocaleString("en");
 }
 
+/** Dollars with at least two significant digits, so that the cost of a short answer is not 0. */
+export function dollars(value: number): string {
+  if (value === 0) return "$0";
+  const digits = value >= 0.1 ? 2 : Math.min(8, 1 - Math.floor(Math.log10(value)));
+  return `$${value.toFixed(digits)}`;
+}
+
 export function time(ms: number): string {
   return new Date(ms).toLocaleTimeString("en-GB");
 }

@@ -7,6 +7,8 @@ export interface CountedTurn {
   upstream_model: string;
   model: string;
   usage: Record<string, number | null>;
+  /** In US dollars. `null`: the price is not known. */
+  cost: number | null;
   ms: { first_byte: number | null; total: number | null };
 }
 
@@ -21,6 +23,8 @@ export interface ModelNumbers {
   cacheRead: number;
   /** The part of the input that came from the cache, from 0 to 1. */
   cacheShare: number;
+  /** The sum of what is known; `null` if no price is known. */
+  cost: number | null;
   firstByte: Percentiles | null;
   total: Percentiles | null;
 }
@@ -48,6 +52,7 @@ function numbersOf(key: string, turns: CountedTurn[]): ModelNumbers {
   // The gateway counts what the cache read and wrote apart from the other input.
   const cacheRead = sum("cache_read");
   const input = sum("input") + cacheRead + sum("cache_write");
+  const costs = turns.flatMap((turn) => turn.cost ?? []);
   const first = turns[0] as CountedTurn;
   return {
     key,
@@ -59,6 +64,7 @@ function numbersOf(key: string, turns: CountedTurn[]): ModelNumbers {
     thinking: sum("thinking"),
     cacheRead,
     cacheShare: input > 0 ? cacheRead / input : 0,
+    cost: costs.length > 0 ? costs.reduce((all, cost) => all + cost, 0) : null,
     firstByte: times("first_byte"),
     total: times("total"),
   };

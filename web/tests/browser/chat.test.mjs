@@ -286,3 +286,17 @@ test("title_is_made_by_the_model", async () => {
   await page.waitForFunction(() => !["Herons", null].includes(document.querySelector('[data-testid="title"]')?.textContent ?? null));
   await context.close();
 });
+
+test("answer_has_its_cost_and_none_without_a_price", async () => {
+  for (const [provider, expected] of [["claude", 1], ["gemini", 0]]) {
+    const project = await makeConversation(server, ["Tell me about herons."], { provider });
+    const { page, context, problems } = await open(`/p/${project}`);
+    await page.locator('[data-testid="message"][data-role="assistant"]').waitFor();
+    const cost = page.getByTestId("message-cost");
+    assert.equal(await cost.count(), expected, provider);
+    if (expected) assert.match(await cost.textContent(), /^\$0\.0*[1-9]/);
+    await shot(page, `chat-cost-${provider}`);
+    assert.deepEqual(problems, []);
+    await context.close();
+  }
+});

@@ -65,6 +65,7 @@ test("turn_shows_the_fate_of_each_block_with_its_reason", async () => {
   assert.match(await blocks.textContent(), /Left out: another provider made it, and this one would refuse its signature/);
   assert.match(await blocks.textContent(), /messages\.1\.content\.0/);
   assert.match(await page.getByTestId("turn-way").textContent(), /anthropic.*→.*anthropic.*passed through/s);
+  assert.match(await page.getByTestId("turn-cost").textContent(), /^\$0\.0*[1-9]/);
   assert.match(await page.getByTestId("waterfall").textContent(), /Waiting for the reply.*Answer/s);
   assert.ok(!(await page.content()).includes(signed), "a signature is in the document");
   await page.getByText("cached prefix ends here").waitFor();
@@ -154,6 +155,7 @@ test("numbers_show_cache_reads_and_latencies_by_model", async () => {
   await page.getByTestId("tab-numbers").click();
   const row = page.getByTestId("by-model").locator("tbody tr", { hasText: "claude-opus-5 claude" });
   await row.waitFor();
+  assert.match(await row.getByTestId("model-cost").textContent(), /^\$0\.0*[1-9]/);
   const share = Number(/(\d+) %/.exec(await row.textContent())[1]);
   assert.ok(share > 0 && share < 100, `cache share ${share}`);
   assert.match(await page.getByTestId("latency-total").textContent(), /ms|s/);

@@ -220,3 +220,22 @@ test("deleted_room_leaves_its_conversation", async () => {
   await page.getByText("There is nothing at this address.").waitFor();
   await context.close();
 });
+
+test("cost_of_a_room_and_of_its_members_is_shown", async () => {
+  const room = await makeRoom("Costs", "tutor", "critic");
+  const { page, context, problems } = await open(`/rooms/${room}`);
+  const total = page.getByTestId("room-cost");
+  await total.getByText("$0").waitFor();
+  await say(page, "@tutor What does this cost?");
+  await messages(page, "assistant").first().waitFor();
+  await total.getByText(/\$0\.0*[1-9]/).waitFor();
+  const shown = await total.textContent();
+  const { total: dollars, channels } = (await server.api("GET", `/api/rooms/${room}/cost`)).json();
+  assert.ok(dollars > 0 && channels.tutor === dollars, JSON.stringify(channels));
+  assert.ok(Math.abs(Number(shown.split("$")[1]) / dollars - 1) < 0.05, `${shown} is not ${dollars}`);
+  assert.match(await page.locator('[data-channel="tutor"]').textContent(), /\$0\.0*[1-9]/);
+  assert.match(await messages(page, "assistant").first().getByTestId("message-cost").textContent(), /^\$0\.0*[1-9]/);
+  await shot(page, "room-cost");
+  assert.deepEqual(problems, []);
+  await context.close();
+});

@@ -16,6 +16,7 @@ use crate::packages;
 use crate::workspace;
 
 use postgres::Postgres;
+pub(crate) use server::call;
 
 /// How much is measured.
 #[derive(Clone, Copy)]

@@ -314,7 +314,7 @@ fn step_of(head: &str, name: &str) -> Option<Duration> {
 }
 
 /// Sends a request and returns the body of its reply.
-pub(super) fn call(
+pub(crate) fn call(
     address: SocketAddr,
     path: &str,
     headers: &[(&str, &str)],

@@ -79,7 +79,7 @@ pub(crate) fn cpu_time_of_tree(root: u32) -> Result<Duration, Failure> {
 }
 
 /// Resident memory of a process.
-pub(super) fn resident_bytes(process: u32) -> Result<u64, Failure> {
+pub(crate) fn resident_bytes(process: u32) -> Result<u64, Failure> {
     let status = read(process, "status")?;
     resident(&status).ok_or_else(|| format!("cannot read the memory of process {process}"))
 }

@@ -20,6 +20,7 @@ use tokio::sync::{OnceCell, OwnedSemaphorePermit};
 use super::budget::{Window, fixed_tokens};
 use super::content::NodeContent;
 use super::context::{Context, PastNode, Target, assemble};
+use super::cost::Spent;
 use super::history::{RAW_VERSION, RawEnvelope, seal_raw};
 use super::problem::Problem;
 use super::project::project_content;
@@ -61,6 +62,11 @@ pub(super) struct RunContent {
     pub(super) provider: String,
     pub(super) model: String,
     pub(super) usage: Option<Usage>,
+    /// How many tokens a model may think for each request, if that is limited.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) thinking_budget: Option<u64>,
+    /// What it has spent.
+    pub(super) spent: Spent,
     /// What is known about an answer in a room.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) room: Option<RoomRun>,
@@ -200,6 +206,7 @@ impl Answer {
                     branch: self.content.branch.clone(),
                     channel: self.content.room.as_ref().map(|room| room.channel.clone()),
                     usage: Some(reply.usage),
+                    cost: self.spent(driven).cost,
                     response_id: self.response_id(driven),
                     ..NodeFacts::default()
                 },
@@ -266,7 +273,11 @@ impl Answer {
 
     /// The end of the run.
     pub(super) fn run_end(&self, driven: &Driven) -> RunEnd {
-        let content = RunContent { usage: Some(driven.reply.usage), ..self.content.clone() };
+        let content = RunContent {
+            usage: Some(driven.reply.usage),
+            spent: self.spent(driven),
+            ..self.content.clone()
+        };
         RunEnd {
             run: self.id.clone(),
             epoch: self.epoch,
@@ -285,6 +296,7 @@ impl Answer {
         let mut commit = Commit { end: Some(end), ..Commit::default() };
         // A project that was purged meanwhile gets no node.
         let project = store.project(&self.content.project).await?;
+        commit.cost = self.run_cost(driven).filter(|_| project.is_some());
         if let Some(node) = project.and_then(|project| self.node(driven, &project)) {
             let from = self.content.replaces.clone().unwrap_or_else(|| self.content.parent.clone());
             commit.moves = Some(Move {

@@ -4,7 +4,7 @@ use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
-use throughline_canonical::{Block, EndReason, Fault, Loss, NativeTurn, Origin, Usage};
+use throughline_canonical::{Block, Cost, EndReason, Fault, Loss, NativeTurn, Origin, Usage};
 use throughline_codec::dialects::content_blocks;
 use utoipa::ToSchema;
 
@@ -210,6 +210,9 @@ pub struct NodeView {
     /// Token counts.
     #[schema(value_type = Option<Object>)]
     pub usage: Option<Usage>,
+    /// The cost in US dollars, as far as the prices are known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cost: Option<f64>,
     /// Whether the reply was stopped or cut.
     pub interrupted: bool,
     /// Whether the user marked it.
@@ -285,6 +288,7 @@ impl NodeView {
             has_thinking: inside.has_thinking,
             thinking_token_count: inside.thinking_tokens,
             usage: facts.usage,
+            cost: facts.cost.and_then(Cost::dollars),
             interrupted: facts.status != NodeStatus::Complete,
             starred: facts.starred,
             created_at: node.created,

@@ -5,6 +5,7 @@
 //! - `turn`: starts an answer: chat, edit, regenerate, with `turn_settings`; `merge` joins branches;
 //! - `answer`: drives a run and stores its node; `rounds`: asks the model; `tools`: what it may call;
 //! - [`context`]: chooses what of a branch goes into the next request; `preview` shows it;
+//! - `cost`: what answers cost, and their budgets for thinking;
 //! - [`content`]: what a node holds; [`problem`]: the errors of the API;
 //! - `locks`: who can read contents; `leases`: keys that are held for some minutes; `unfinished`: answers
 //!   of sealed projects whose server died.
@@ -18,6 +19,7 @@ mod branch;
 pub mod budget;
 pub mod content;
 pub mod context;
+mod cost;
 pub(crate) mod history;
 pub mod ids;
 mod leases;
@@ -49,6 +51,7 @@ use throughline_tools::Servers;
 
 pub(crate) use self::branch::locked as locked_branch;
 pub use self::branch::{BranchChange, BranchView, NewBranch};
+pub use self::cost::CostView;
 pub use self::history::{Graph, GraphNode, HistoryPage, Order};
 use self::leases::Leases;
 pub use self::leases::{LeaseRequest, LeaseView};

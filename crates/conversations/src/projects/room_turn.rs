@@ -20,7 +20,7 @@ use super::problem::Problem;
 use super::turn::{NewRun, StartedRun, UserPart, new_node, read_part, read_settings};
 use super::{Caller, Projects};
 use crate::chat_seal::{ChatSeal, Field};
-use crate::rooms::event::{StoredEvent, name_of_step};
+use crate::rooms::event::{StoredEvent, name_of_failure, name_of_step};
 use crate::rooms::hooks::{Gate, Verdict};
 use crate::rooms::machine::{Author, Message, Step};
 use crate::runs::canonical::Driven;
@@ -290,6 +290,7 @@ impl Answer {
             let (Some(project), Some(branch)) = (project, branch) else {
                 return store.commit(commit).await;
             };
+            commit.cost = self.run_cost(driven);
             let node = match &verdict {
                 Verdict::Continue => self.node(driven, &project),
                 Verdict::Replace(text) => self.node(&replaced(driven, text), &project),
@@ -356,7 +357,7 @@ impl Answer {
         };
         if let Some((kind, message)) = error {
             let event = StoredEvent::error(kind, &message, channel, run);
-            events.push((format!("error:{}", self.id), event));
+            events.push((name_of_failure(&self.id), event));
         }
         events
     }

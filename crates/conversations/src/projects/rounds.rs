@@ -199,6 +199,10 @@ impl Model for Rounds<'_> {
         (sent.maker.as_ref().map(|maker| maker.origin.clone()), sent.native(blocks))
     }
 
+    fn stopping(&self) -> BoxFuture<'_, ()> {
+        self.answer.projects.gateway.requests_end().boxed()
+    }
+
     fn is_clients(&self, tool: &str) -> bool {
         self.clients_tools.iter().any(|name| name == tool)
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
-use throughline_canonical::{Block, Fault, Loss, LossReason, LossSubject, Request, Usage};
+use throughline_canonical::{Block, Cost, Fault, Loss, LossReason, LossSubject, Request, Usage};
 use throughline_codec::dialects::stored::Stored;
 use throughline_codec::dialects::{ClientDialect, RequestParts};
 use throughline_gateway::unix_ms;
@@ -160,8 +160,14 @@ pub struct RunView {
     /// Token counts.
     #[schema(value_type = Option<Object>)]
     pub usage: Option<Usage>,
-    /// The cost in US dollars, if the prices are known.
+    /// The cost in US dollars, as far as the prices are known. `null` if no price is known.
     pub cost: Option<f64>,
+    /// How many of its tokens have no known price. The cost lacks these.
+    pub unpriced_tokens: u64,
+    /// How many tokens the model may think for each request, if that is limited.
+    pub thinking_budget: Option<u64>,
+    /// How many tokens of thinking were above the budget, because the provider does not enforce it.
+    pub over_budget: u64,
     /// When it was created, in milliseconds since 1970.
     pub created_at: u64,
 }
@@ -396,6 +402,7 @@ impl Projects {
             replaces: new.replaces,
             provider,
             model,
+            thinking_budget: part.request.thinking.budget(),
             room,
             ..RunContent::default()
         };
@@ -510,7 +517,10 @@ impl Projects {
             model: content.model,
             node_id: has_node.then_some(content.node),
             usage: content.usage,
-            cost: None,
+            cost: content.spent.cost.and_then(Cost::dollars),
+            unpriced_tokens: content.spent.cost.map_or(0, |cost| cost.unpriced_tokens),
+            thinking_budget: content.thinking_budget,
+            over_budget: content.spent.over_budget,
             created_at: run.created,
         })
     }

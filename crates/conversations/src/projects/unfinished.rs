@@ -71,6 +71,7 @@ impl Projects {
             sealed_under: seal.sealed_under(),
             nodes: vec![node],
             moves: Some(moves),
+            cost: answer.run_cost(&driven),
             ..Commit::default()
         };
         // If the branch has moved, another request has stored the answer. If the key has changed, one

@@ -128,6 +128,11 @@ pub fn name_of_step(step: &Step, run: &str) -> String {
     }
 }
 
+/// The name of the error of a run. A run has at most one.
+pub fn name_of_failure(run: &str) -> String {
+    format!("error:{run}")
+}
+
 fn waiting(call: &WaitingCall) -> Value {
     let arguments = serde_json::from_str(&call.arguments)
         .unwrap_or_else(|_| Value::from(call.arguments.as_str()));

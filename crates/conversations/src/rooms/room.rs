@@ -13,7 +13,7 @@ use super::machine::{Member, ReplyRule};
 use crate::projects::ids::new_id;
 use crate::projects::problem::Problem;
 use crate::projects::room_turn::RoomHome;
-use crate::projects::{Caller, NewProject};
+use crate::projects::{Caller, CostView, NewProject};
 use crate::sealed_store::SealedKind;
 use crate::store::{BranchFacts, Changed, Page, Room};
 
@@ -312,6 +312,12 @@ impl Rooms {
             rooms.push(self.show(&room, content).await?);
         }
         Ok(RoomList { rooms, next })
+    }
+
+    /// What the answers in a room have cost.
+    pub async fn cost(&self, caller: &Caller, id: &str) -> Result<CostView, Problem> {
+        let (room, _) = self.own_room(caller, id).await?;
+        Ok(self.projects.cost_of(&room.project, Some(&room.id)).await?)
     }
 
     /// Changes a room.

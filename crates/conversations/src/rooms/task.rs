@@ -16,7 +16,7 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::{Instant, sleep_until};
 
 use super::Rooms;
-use super::event::{EventType, Frame, RoomEvent, StoredEvent, name_of_step};
+use super::event::{EventType, Frame, RoomEvent, StoredEvent, name_of_failure, name_of_step};
 use super::feed::Feed;
 use super::hooks::{Gate, HookCall, HookConfig, Trigger, Verdict, answer_data, calls_at_end};
 use super::machine::{Effect, Input, Message, Room, Step};
@@ -309,6 +309,21 @@ impl Task {
         self.look_at_log().await;
     }
 
+    /// Notifies the hooks if the answer of a member has failed. Its error is stored with its end.
+    async fn notify_failure(&mut self, home: &RoomHome, run: &str) {
+        let store = &self.rooms.sealed_store.store;
+        let entry = store.named_entry(&self.id, &name_of_failure(run)).await;
+        let event = entry.and_then(|entry| entry.map(|entry| home.open(&entry)).transpose());
+        match event {
+            Ok(Some(event)) => self.notify_error(home, &event).await,
+            Ok(None) => {}
+            Err(error) => {
+                let error = &error as &dyn std::error::Error;
+                tracing::error!(room = self.id, run, error, "cannot read the error of a member");
+            }
+        }
+    }
+
     async fn notify_error(&mut self, home: &RoomHome, event: &StoredEvent) {
         let Ok((_, content)) = self.content().await else { return };
         let mut data = event.data.clone();
@@ -411,6 +426,7 @@ impl Task {
         let effects = self.machine.apply(Input::Ended { run: run.to_owned(), answer, unread });
         if followed.caller.is_some() {
             self.notify_end(&home, run, &followed, stored.as_ref()).await;
+            self.notify_failure(&home, run).await;
         }
         let is_shown = |effect: &Effect| matches!(effect, Effect::Show { .. });
         let (shown, decided) = effects.into_iter().partition(is_shown);

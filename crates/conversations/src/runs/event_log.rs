@@ -217,9 +217,16 @@ impl EventLog {
 
     /// The fault of a reply that needs content and has none.
     fn fault_of_content(&self, reason: &EndReason) -> Option<Fault> {
+        let content = &self.fold.reply().content;
+        // What tools said is no answer of the model. Calls of the client and limits end a loop after it.
+        let answer = match reason {
+            EndReason::ToolCalls => 0,
+            reason if reason.limit().is_some() => 0,
+            _ => self.round_start,
+        };
         let is_wrong = self.needs_content
             && !reason.is_cancelled()
-            && !has_content(&self.fold.reply().content);
+            && !has_content(content.get(answer..).unwrap_or_default());
         is_wrong.then(|| {
             Fault::new(FaultKind::Unreachable, "the provider returned nothing")
                 .with_code(EMPTY_REPLY)

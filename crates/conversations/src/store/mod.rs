@@ -32,7 +32,9 @@ pub use node::{
 };
 pub use project::{Page, PreviousKey, Project, ProjectFacts};
 pub use room::{Channel, Delivery, Room, RoomEntry, RoomNews};
-pub use run::{Commit, LogPiece, Outcome, Piece, Run, RunEnd, RunStatus, SealedUnder};
+pub use run::{
+    Commit, CostSum, LogPiece, Outcome, Piece, Run, RunCost, RunEnd, RunStatus, SealedUnder,
+};
 pub use sealed_rows::{RowId, Rows, SealedRow, SealedRows, SealedTable};
 pub use user::{Credential, CredentialChange, TokenHash, User, UserSession};
 
@@ -169,6 +171,8 @@ pub trait RunStore: Debug + Send + Sync + 'static {
     fn record_reader(&self, id: &str) -> StoreFuture<'_, ()>;
     /// How long ago such a reader was last recorded.
     fn last_read(&self, id: &str) -> StoreFuture<'_, Option<Duration>>;
+    /// What the runs of a project have cost, or those of one of its rooms, for each channel.
+    fn costs(&self, project: &str, room: Option<&str>) -> StoreFuture<'_, Vec<CostSum>>;
     /// Removes a run and its log. Returns whether there was one.
     fn remove_run(&self, id: &str) -> StoreFuture<'_, bool>;
     /// Whether other processes may use the same store at the same time.

@@ -1,7 +1,7 @@
 //! Nodes and references: what each turn added, and the newest node of a line.
 
 use serde::{Deserialize, Serialize};
-use throughline_canonical::Usage;
+use throughline_canonical::{Cost, Usage};
 use utoipa::ToSchema;
 
 /// The owner: a fingerprint of the caller's key.
@@ -100,6 +100,9 @@ pub struct NodeFacts {
     /// Token counts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
+    /// What it has cost.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cost: Option<Cost>,
     /// The provider's id of the reply, if the provider was asked to store it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub response_id: Option<String>,

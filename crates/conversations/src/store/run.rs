@@ -1,6 +1,7 @@
 //! Runs: replies that are being written, with a log of their events.
 
 use serde::{Deserialize, Serialize};
+use throughline_canonical::Cost;
 use utoipa::ToSchema;
 
 use super::node::{Move, Node, Owner, Reference};
@@ -113,6 +114,45 @@ pub struct Commit {
     /// New entries of the logs of rooms. If a room has an entry with the number or the name of one of
     /// them, nothing is written.
     pub entries: Vec<RoomEntry>,
+    /// What the run has cost that ends.
+    pub cost: Option<RunCost>,
+}
+
+/// What the answer of a run has cost. It stays when the run and its node are gone.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RunCost {
+    /// The run. It has at most one cost.
+    pub run: String,
+    /// The project.
+    pub project: String,
+    /// The room that it was for.
+    pub room: Option<String>,
+    /// The member of the room that answered.
+    pub channel: Option<String>,
+    /// The cost. `None` if the provider has reported no tokens.
+    pub cost: Option<Cost>,
+}
+
+/// What the answers of one member have cost together, or those of no member.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CostSum {
+    /// The member.
+    pub channel: Option<String>,
+    /// The sum of what is known.
+    pub cost: Cost,
+    /// How many answers there are.
+    pub answers: u64,
+    /// How many of them have tokens without a known price, or no token counts.
+    pub unpriced_answers: u64,
+}
+
+impl CostSum {
+    /// Adds an answer.
+    pub fn add(&mut self, cost: Option<Cost>) {
+        self.answers += 1;
+        self.unpriced_answers += u64::from(cost.is_none_or(|cost| cost.unpriced_tokens > 0));
+        self.cost = self.cost.plus(cost.unwrap_or_default());
+    }
 }
 
 /// The result of a commit.

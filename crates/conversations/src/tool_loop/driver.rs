@@ -15,6 +15,7 @@ use futures_util::{FutureExt, Stream, StreamExt};
 use serde_json::{Map, Value, json};
 use throughline_canonical::{Block, EndReason, Event, NativeTurn, Origin, RoundFacts, WaitingCall};
 use throughline_gateway::reply::events::TurnEvent;
+use throughline_gateway::shutdown;
 use throughline_gateway::turn::turn_reply::{FinishedReply, UnreadReply};
 use throughline_tools::{CallOutcome, InputAnswer, OfferedTool, PendingInput, ToolOutput, ToolSet};
 use tokio::sync::{mpsc, oneshot};
@@ -48,6 +49,8 @@ pub(crate) trait Model: Send + Sync {
     fn round_facts(&self, blocks: &[Block]) -> (Option<Origin>, Option<NativeTurn>);
     /// Whether the client runs a tool with this name.
     fn is_clients(&self, tool: &str) -> bool;
+    /// Waits until the loop has to end because the server stops.
+    fn stopping(&self) -> BoxFuture<'_, ()>;
 }
 
 /// What a loop works with.
@@ -165,7 +168,17 @@ impl<'a> Driver<'a> {
                 }
                 self.perform(effect).await;
             }
-            let input = self.wait().await;
+            let model = self.setup.model;
+            let input = tokio::select! {
+                biased;
+                // The model ends by itself then, but tools and people do not.
+                () = model.stopping() => {
+                    self.emit(vec![Event::Fault(shutdown::fault())]).await;
+                    let end = self.joined.end(EndReason::Cut);
+                    return self.emit(end).await;
+                }
+                input = self.wait() => input,
+            };
             if let Some(input) = input {
                 self.apply(input);
             }
@@ -303,7 +316,7 @@ impl<'a> Driver<'a> {
             return;
         }
         let (origin, native) = self.setup.model.round_facts(self.joined.round());
-        let facts = RoundFacts { calls: own, origin, native };
+        let facts = RoundFacts { calls: own, origin, native, usage: self.joined.usage() };
         let start = self.joined.start();
         self.joined.rounds.push(FinishedRound { start, facts: facts.clone() });
         self.record(vec![Event::RoundEnded(Box::new(facts))]).await;

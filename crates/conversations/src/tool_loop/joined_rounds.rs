@@ -35,6 +35,11 @@ impl JoinedRounds {
         self.fold.reply().content.get(self.start..).unwrap_or_default()
     }
 
+    /// The token counts of the present round.
+    pub(crate) fn usage(&self) -> Usage {
+        self.usage
+    }
+
     /// Begins a round.
     pub(crate) fn begin_round(&mut self) {
         self.start = self.fold.reply().content.len();

@@ -1,6 +1,6 @@
 //! What is known about models, as a table.
 //!
-//! There are four layers. Later layers win, key by key: the built-in table (`models.toml`), what
+//! There are four layers. Later layers win, key by key: the built-in tables (`models.toml` and `prices.toml`), what
 //! servers report about their models ([`Catalog::learn`]), the thinking settings that models have
 //! refused ([`Catalog::learn_refused`]), and the operator's file ([`Catalog::with`]). Within a table every matching pattern applies, and for each key the longest
 //! pattern wins.
@@ -8,6 +8,7 @@
 mod learnt;
 mod model;
 mod pattern;
+mod price;
 mod refused;
 mod rows;
 
@@ -18,16 +19,20 @@ use parking_lot::RwLock;
 use throughline_codec::dialects::{ModelCard, RefusedSetting};
 
 pub use model::{ForcedTools, Form, Model, Off, ResponsesForTools, Sampling, Shows};
+pub use price::{Price, Tariff};
 pub use rows::{CatalogError, CatalogMistake};
 
 use learnt::Learnt;
 use rows::Row;
 
-static EMBEDDED: LazyLock<Vec<Row>> = LazyLock::new(|| {
-    let rows = rows::read(include_str!("models.toml"));
-    debug_assert!(rows.is_ok(), "the embedded table is checked by a test");
+static EMBEDDED: LazyLock<Vec<Row>> = LazyLock::new(|| embedded(include_str!("models.toml")));
+static PRICES: LazyLock<Vec<Row>> = LazyLock::new(|| embedded(include_str!("prices.toml")));
+
+fn embedded(text: &str) -> Vec<Row> {
+    let rows = rows::read(text);
+    debug_assert!(rows.is_ok(), "the embedded tables are checked by a test");
     rows.unwrap_or_default()
-});
+}
 
 /// How many models are kept after they were found. Clients can send any number of names.
 const MAX_FOUND: usize = 1024;
@@ -94,6 +99,10 @@ impl Catalog {
         let name = name.to_lowercase();
         let mut model = Model::default();
         apply(&EMBEDDED, &name, &mut model);
+        // A name such as `openai/gpt-5` is one of a reseller, who has prices of its own.
+        if !name.contains('/') {
+            apply(&PRICES, &name, &mut model);
+        }
         if let Some(row) = self.learnt.find(learnt) {
             row.apply(&mut model);
         }

@@ -5,6 +5,8 @@ use serde::{Deserialize, Serialize};
 use throughline_canonical::Effort;
 pub use throughline_canonical::ThinkingForm as Form;
 
+use super::price::Price;
+
 /// What is known about one model. The default is an unknown model: it refuses nothing, has no
 /// limits and accepts whatever its dialect can express, so that a client's settings pass unchanged
 /// and the provider decides. Many fields: each one is a column of the table.
@@ -48,6 +50,8 @@ pub struct Model {
     pub max_output: Option<u64>,
     /// The context length in tokens.
     pub context: Option<u64>,
+    /// What its tokens cost.
+    pub price: Option<Price>,
 }
 
 /// How thinking is turned off.

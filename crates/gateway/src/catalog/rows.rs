@@ -12,6 +12,7 @@ use toml::de::{DeTable, DeValue, Error};
 
 use super::model::{ForcedTools, Form, Model, Off, ResponsesForTools, Sampling, Shows};
 use super::pattern;
+use super::price::Price;
 
 /// One row of the table. Many fields: each one is a column.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -36,13 +37,14 @@ pub(super) struct Row {
     pub(super) lacks_tools: Option<bool>,
     pub(super) max_output: Option<u64>,
     pub(super) context: Option<u64>,
+    pub(super) price: Option<Price>,
 }
 
 /// The keys of a row, for error messages.
 const KEYS: &str = "`pattern`, `thinking`, `efforts`, `budget_min`, `budget_max`, \
     `refuses_budget`, `budget_below_limit`, `off`, `unasked`, `sampling`, `forced_tools`, `shows`, \
     `responses_for_tools`, `signatures_enforced`, `preserved`, `account_bound`, `vision`, \
-    `lacks_tools`, `max_output`, `context`";
+    `lacks_tools`, `max_output`, `context`, `price`";
 
 /// All mistakes in a table of models.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -91,6 +93,7 @@ impl Row {
         model.shows = self.shows.or(model.shows);
         model.max_output = self.max_output.or(model.max_output);
         model.context = self.context.or(model.context);
+        model.price = self.price.or(model.price);
         over(&mut model.efforts, &self.efforts);
         over(&mut model.budget_min, &self.budget_min);
         over(&mut model.refuses_budget, &self.refuses_budget);
@@ -204,6 +207,7 @@ impl TableReader<'_> {
                 "lacks_tools" => set(&mut row.lacks_tools, value),
                 "max_output" => set(&mut row.max_output, value),
                 "context" => set(&mut row.context, value),
+                "price" => set(&mut row.price, value),
                 _ => {
                     let message =
                         format!("unknown key `{name}` of a model: expected one of {KEYS}");
@@ -293,6 +297,7 @@ vision = true
 lacks_tools = true
 max_output = 30
 context = 40
+price = { date = "2026-11-18", input = 2, output = 4.5 }
 "#;
         let rows = read(text).unwrap();
         let mut model = Model::default();
@@ -317,7 +322,9 @@ context = 40
             lacks_tools: true,
             max_output: Some(30),
             context: Some(40),
+            price: rows[0].price,
         };
+        assert!(model.price.is_some());
         assert_eq!(model, expected);
         assert_eq!(rows[0].patterns, ["my-*", "ours"]);
         let page = include_str!("../../../../docs/models.md");

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
-use throughline_canonical::{Loss, Usage};
+use throughline_canonical::{Cost, Loss, Usage};
 
 pub use self::histogram::Histogram;
 use self::labels::Names;
@@ -150,6 +150,8 @@ pub struct ModelMetrics {
     pub first_token: Histogram,
     /// Token counts, as reported by the provider, for each of [`TOKEN_KINDS`].
     pub tokens: [u64; TOKEN_KINDS.len()],
+    /// What the tokens cost.
+    pub cost: Cost,
 }
 
 impl Default for ModelMetrics {
@@ -158,6 +160,7 @@ impl Default for ModelMetrics {
             duration: Histogram::new(DURATION_BOUNDS),
             first_token: Histogram::new(FIRST_TOKEN_BOUNDS),
             tokens: [0; TOKEN_KINDS.len()],
+            cost: Cost::default(),
         }
     }
 }
@@ -202,7 +205,7 @@ impl Metrics {
     }
 
     /// Counts a turn that has ended.
-    pub fn record_turn(&self, turn: &Turn) {
+    pub fn record_turn(&self, turn: &Turn, cost: Cost) {
         let Labelled { names, recorded } = &mut *self.labelled.lock();
         let backend = names.backend(&turn.backend);
         let model = names.model(&turn.upstream_model, (200..400).contains(&turn.status));
@@ -230,6 +233,7 @@ impl Metrics {
         for (total, (_, count)) in of_model.tokens.iter_mut().zip(TOKEN_KINDS) {
             *total += count(&turn.usage).unwrap_or_default();
         }
+        of_model.cost = of_model.cost.plus(cost);
         let labels = TurnLabels {
             backend,
             model,

@@ -106,6 +106,7 @@ impl Attempt<'_> {
         turn.upstream_dialect = dialect.name();
         turn.lane = *lane;
         turn.upstream_model.clone_from(model);
+        turn.tariff = self.settings.tariff(&self.backend.name, model);
         turn.model = self.request.model.clone().unwrap_or_else(|| model.clone());
         turn.record_blocks(plan.blocks());
         turn.losses.clone_from(losses);

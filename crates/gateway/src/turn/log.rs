@@ -15,6 +15,7 @@ use throughline_codec::dialects::passthrough::Passthrough;
 use tokio::sync::broadcast;
 use tracing::Span;
 
+use crate::catalog::Tariff;
 use crate::plan::Lane;
 use crate::plan::outlined::PlannedBlock;
 use crate::turn::span::turn_span;
@@ -71,6 +72,11 @@ pub struct Turn {
     pub losses: Vec<Loss>,
     /// The token counts.
     pub usage: Usage,
+    /// The cost in US dollars, as far as the prices are known. `None` if no price is known.
+    pub cost: Option<f64>,
+    /// What its tokens cost.
+    #[serde(skip)]
+    pub tariff: Tariff,
     /// Times since the request arrived.
     pub ms: Times,
     /// How the turn ended.

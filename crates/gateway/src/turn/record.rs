@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use http::StatusCode;
 use parking_lot::Mutex;
+use throughline_canonical::Cost;
 
 use crate::gateway::Gateway;
 use crate::metrics::Metrics;
@@ -118,7 +119,9 @@ impl TurnRecord {
             let mut turn = turn.lock();
             turn.ms.total = Some(milliseconds(began));
             last(&mut turn);
-            self.metrics.record_turn(&turn);
+            let cost = turn.tariff.cost(&turn.usage);
+            turn.cost = cost.and_then(Cost::dollars);
+            self.metrics.record_turn(&turn, cost.unwrap_or_default());
             log_end(&turn);
         }
         self.turns.ended(turn);
@@ -146,6 +149,7 @@ fn log_end(turn: &Turn) {
         reasoning_tokens = usage.thinking,
         cache_read_tokens = usage.cache_read,
         cache_write_tokens = usage.cache_write,
+        cost_usd = turn.cost,
         request_id = turn.request_id,
         traceparent = turn.traceparent,
         "Turn ended"

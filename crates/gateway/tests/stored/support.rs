@@ -11,7 +11,7 @@ use throughline_canonical::{
 };
 use throughline_codec::dialects::stored::Stored;
 use throughline_codec::dialects::{self, Accepted};
-use throughline_gateway::backend::{Auth, Cache, RawText, Replay, Timeouts};
+use throughline_gateway::backend::{Auth, Cache, Pricing, RawText, Replay, Timeouts};
 use throughline_gateway::catalog::Catalog;
 use throughline_gateway::gateway::Stores;
 use throughline_gateway::route::Routes;
@@ -105,6 +105,7 @@ impl Upstream {
             strict_settings: false,
             replay: Replay::Verbatim,
             cache: Cache::Client,
+            pricing: Pricing::List,
             retries: 0,
             timeouts,
             client: Client::new(minute),

@@ -130,6 +130,7 @@ fn read_one(
         strict_settings: section.value("strict_settings", report),
         replay: section.choice("replay", report),
         cache: section.choice("cache", report),
+        pricing: section.choice("price", report),
         retries: section.value("retries", report),
         timeouts: Timeouts {
             connect: timeouts.value("connect", report),

@@ -7,7 +7,7 @@ use throughline_codec::dialects::UPSTREAM;
 use throughline_codec::text::{OnError, ReasoningFormat};
 use throughline_conversations::projects::{PreviousResponse, ProjectMode};
 use throughline_conversations::users::RegistrationRule;
-use throughline_gateway::backend::{Cache, Compat, Replay};
+use throughline_gateway::backend::{Cache, Compat, Pricing, Replay};
 use throughline_gateway::settings::{Policy, ToolThinking, Unknown};
 
 use super::settings::{Dialect, Format, Level, PASSTHROUGH, Passthrough, ReasoningField};
@@ -77,6 +77,7 @@ config_enum!(ToolThinking {
 });
 config_enum!(Replay { Verbatim = "verbatim", LatestTurn = "latest_turn", None = "none" });
 config_enum!(Cache { Auto = "auto", Client = "client", Off = "off" });
+config_enum!(Pricing { List = "list", Free = "free" });
 config_enum!(PreviousResponse { Off = "off", Branch = "branch", Fork = "fork" });
 config_enum!(ProjectMode { Managed = "managed", Sealed = "sealed" });
 config_enum!(RegistrationRule { Open = "open", First = "first", Closed = "closed" });

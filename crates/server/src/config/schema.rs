@@ -9,7 +9,7 @@ use throughline_codec::json::MAX_TREE_DEPTH;
 use throughline_codec::text::{OnError, ReasoningFormat};
 use throughline_conversations::projects::{PreviousResponse, ProjectMode};
 use throughline_conversations::users::RegistrationRule;
-use throughline_gateway::backend::{Cache, Compat, Replay};
+use throughline_gateway::backend::{Cache, Compat, Pricing, Replay};
 use throughline_gateway::settings::{Policy, ToolThinking, Unknown};
 
 use super::config_enum::ConfigEnum;
@@ -137,6 +137,7 @@ pub(super) const ROWS: &[Row] = &[
     available("backend.strict_settings", Bool, Toml("true"), "Refuse a request that asks for several answers, token probabilities, an answer format or stop sequences which this upstream cannot give. If false, the answer is given without them, and the losses say so."),
     available("backend.replay", OneOf(Replay::names), Toml(r#""verbatim""#), "How much earlier thinking is sent back to the upstream: all of it, that of the latest turn, or none. Thinking that this setting leaves out is not a loss: if a client dropped it too, no report counts it."),
     available("backend.cache", OneOf(Cache::names), Toml(r#""auto""#), "Breakpoints for the upstream's prompt cache ([caching.md](caching.md)). `auto`: a client's own are sent; a translated request without any gets them, if the upstream needs them. `client`: only a client's own are sent. `off`: none are sent."),
+    available("backend.price", OneOf(Pricing::names), Toml(r#""list""#), "What its tokens cost: `list`, as the [table of models](models.md#prices) says, or `free`, nothing, as for a server of your own."),
     available("backend.retries", Integer { min: 0, max: 10 }, Toml("0"), "Retries after 429 and 5xx. Most clients retry themselves."),
     available("backend.cumulative", Bool, Toml("false"), "For `gemini`: each chunk of a streamed reply repeats everything before it."),
     available("backend.timeouts", Table, Unset, "How long to wait for the upstream."),

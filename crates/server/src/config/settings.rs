@@ -12,7 +12,7 @@ use throughline_conversations::rooms::RoomSettings;
 use throughline_conversations::sealed_store::Retention;
 use throughline_conversations::tool_loop;
 use throughline_conversations::users::UserSettings;
-use throughline_gateway::backend::{Auth, Cache, Compat, RawText, Replay, Timeouts};
+use throughline_gateway::backend::{Auth, Cache, Compat, Pricing, RawText, Replay, Timeouts};
 use throughline_gateway::route::Routes;
 use throughline_gateway::settings::{Limits, Thinking};
 use throughline_tools::ServerConfig;
@@ -156,6 +156,8 @@ pub struct Backend {
     pub replay: Replay,
     /// What happens to breakpoints for the prompt cache.
     pub cache: Cache,
+    /// What its tokens cost.
+    pub pricing: Pricing,
     /// Retries after 429 and 5xx.
     pub retries: u32,
     /// How long to wait for the upstream.

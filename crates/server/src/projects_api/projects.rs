@@ -6,7 +6,8 @@ use http::StatusCode;
 use serde::Deserialize;
 use throughline_conversations::projects::problem::Problem;
 use throughline_conversations::projects::{
-    LeaseRequest, LeaseView, NewProject, ProjectChange, ProjectList, ProjectQuery, ProjectView,
+    CostView, LeaseRequest, LeaseView, NewProject, ProjectChange, ProjectList, ProjectQuery,
+    ProjectView,
 };
 
 use utoipa::{IntoParams, ToSchema};
@@ -97,6 +98,18 @@ pub(super) async fn read(
     Names(id): Names<String>,
 ) -> Result<Json<ProjectView>, Refusal> {
     Ok(Json(call.projects().get(&call.caller, &id).await?))
+}
+
+/// Says what the answers of a project have cost, on all its branches.
+#[utoipa::path(
+    get,
+    path = "/api/projects/{id}/cost",
+    tag = "projects",
+    params(("id" = String, Path, description = "The id of the project")),
+    responses((status = 200, description = "The cost", body = CostView), Refused)
+)]
+pub(super) async fn cost(call: Call, Names(id): Names<String>) -> Result<Json<CostView>, Refusal> {
+    Ok(Json(call.projects().cost(&call.caller, &id).await?))
 }
 
 /// Changes the title or the system text.

@@ -2,7 +2,7 @@
 
 use axum::Json;
 use http::StatusCode;
-use throughline_conversations::projects::{ApprovalRequest, HistoryPage, Order};
+use throughline_conversations::projects::{ApprovalRequest, CostView, HistoryPage, Order};
 use throughline_conversations::rooms::{
     NewBinding, NewMessage, NewRoom, RoomChange, RoomList, RoomView, SaidMessage,
 };
@@ -140,6 +140,21 @@ pub(super) async fn messages(
     let page = page(query.limit, query.after)?;
     let found = call.rooms().messages(&call.caller, &id, Order::Ascending, page).await?;
     Ok(Json(found))
+}
+
+/// Says what the answers in a room have cost, and the part of each member.
+#[utoipa::path(
+    get,
+    path = "/api/rooms/{id}/cost",
+    tag = "rooms",
+    params(("id" = String, Path, description = "The id of the room")),
+    responses((status = 200, description = "The cost", body = CostView), Refused)
+)]
+pub(super) async fn room_cost(
+    call: Call,
+    Names(id): Names<String>,
+) -> Result<Json<CostView>, Refusal> {
+    Ok(Json(call.rooms().cost(&call.caller, &id).await?))
 }
 
 /// Says something. The members that it addresses as `@channel` answer.

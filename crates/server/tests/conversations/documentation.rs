@@ -224,7 +224,7 @@ async fn page_has_an_example_of_every_operation() {
             assert!(has_example, "{method} {path}");
         }
     }
-    assert_eq!(paths.len(), 47, "{:?}", paths.keys());
+    assert_eq!(paths.len(), 49, "{:?}", paths.keys());
 }
 
 #[tokio::test]

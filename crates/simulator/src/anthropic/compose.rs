@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::compaction;
 use super::models::Model;
-use super::modes::ThinkingPlan;
+use super::modes::{Mode, ThinkingPlan};
 use super::prefix::Prefix;
 use super::reply::{Block, Reply, Usage};
 use super::request::{ApiHeaders, ParsedRequest, kind_of, result_text};
@@ -41,7 +41,12 @@ impl Composer<'_> {
             verified.prefix.begin_response();
             verified.prefix.push_block("assistant", &block.json());
         }
-        let limits = Limits { stop_sequences: &request.stop_sequences, tokens: request.max_tokens };
+        let budget = || request.thinking["budget_tokens"].as_u64();
+        let limits = Limits {
+            stop_sequences: &request.stop_sequences,
+            tokens: request.max_tokens,
+            thinking: (self.plan.mode == Mode::Manual).then(budget).flatten(),
+        };
         let draft = Draft::write(self.exchange, &seed, limits, || self.situation(request));
         let usage = Usage {
             input: self.cache_use,

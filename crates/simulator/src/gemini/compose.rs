@@ -30,6 +30,8 @@ impl Composer<'_> {
         let limits = Limits {
             stop_sequences: &stop_sequences,
             tokens: request.config["maxOutputTokens"].as_u64(),
+            // -1 lets the model decide.
+            thinking: request.config["thinkingConfig"]["thinkingBudget"].as_u64(),
         };
         let draft = Draft::write(self.exchange, &seed, limits, || self.situation(request));
         let thoughts = draft.thinking_tokens();

@@ -33,7 +33,11 @@ impl Reply {
     pub(super) fn compose(exchange: &Exchange<'_>, request: &ParsedRequest) -> Self {
         let seed = exchange.seed(request.model(), &request.conversation());
         let stop_sequences = request.stop_sequences();
-        let limits = Limits { stop_sequences: &stop_sequences, tokens: request.limit() };
+        let limits = Limits {
+            stop_sequences: &stop_sequences,
+            tokens: request.limit(),
+            ..Limits::default()
+        };
         let situation = || request.situation(exchange.deltas());
         let draft = Draft::write(exchange, &seed, limits, situation);
         let output = draft.tokens();

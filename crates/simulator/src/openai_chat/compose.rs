@@ -69,7 +69,12 @@ impl Composer<'_> {
 
     fn choice(&self, request: &ParsedRequest, seed: &Hash, counts: &mut Counts) -> Choice {
         let stop_sequences = request.stop_sequences();
-        let limits = Limits { stop_sequences: &stop_sequences, tokens: request.limit() };
+        let budget = [request.get("thinking_budget"), &request.get("reasoning")["max_tokens"]];
+        let limits = Limits {
+            stop_sequences: &stop_sequences,
+            tokens: request.limit(),
+            thinking: budget.into_iter().find_map(Value::as_u64),
+        };
         let draft = Draft::write(self.exchange, seed, limits, || self.situation(request));
         counts.output += draft.tokens();
         counts.reasoning += draft.thinking_tokens();

@@ -22,7 +22,8 @@ const CITES: &str = "cite sources";
 /// Builds the response.
 pub(crate) fn compose(exchange: &Exchange<'_>, request: &ParsedRequest, model: &Model) -> Reply {
     let seed = exchange.seed(&request.model, &request.conversation());
-    let limits = Limits { stop_sequences: &[], tokens: request.get("max_output_tokens").as_u64() };
+    let tokens = request.get("max_output_tokens").as_u64();
+    let limits = Limits { tokens, ..Limits::default() };
     let draft = Draft::write(exchange, &seed, limits, || situation(exchange, request, model));
     let user_text = request.user_text().to_lowercase();
     let ending = match draft.ending {

@@ -1,7 +1,8 @@
 //! Writes changes together, or none of them.
 
 use throughline_conversations::store::{
-    Commit, Move, Node, Outcome, ProjectFacts, ProjectNode, Reference, Run, RunEnd, SealedUnder,
+    Commit, Move, Node, Outcome, ProjectFacts, ProjectNode, Reference, Run, RunCost, RunEnd,
+    SealedUnder,
 };
 
 use super::SqlConversations;
@@ -103,6 +104,9 @@ async fn apply(to: &mut impl Statements, commit: &Commit) -> Result<Outcome, sql
     for node in &commit.nodes {
         put_node(to, node).await?;
     }
+    if let Some(cost) = &commit.cost {
+        add_cost(to, cost).await?;
+    }
     add_entries(to, &commit.entries).await
 }
 
@@ -135,6 +139,23 @@ async fn add_reference(
     )
     .await?;
     Ok(true)
+}
+
+async fn add_cost(to: &mut impl Statements, of: &RunCost) -> Result<(), sqlx::Error> {
+    to.execute(
+        "INSERT INTO run_cost (run, project, room, channel, picodollars, unpriced_tokens)
+         VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT DO NOTHING",
+        values![
+            &*of.run,
+            &*of.project,
+            of.room.clone(),
+            of.channel.clone(),
+            of.cost.map(|cost| cost.picodollars),
+            of.cost.map_or(0, |cost| cost.unpriced_tokens),
+        ],
+    )
+    .await?;
+    Ok(())
 }
 
 async fn end_run(to: &mut impl Statements, end: &RunEnd) -> Result<bool, sqlx::Error> {

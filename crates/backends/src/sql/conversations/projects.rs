@@ -23,6 +23,7 @@ impl<D: Database> SqlConversations<D> {
              AND scope = 'project:' || $1",
             "DELETE FROM node WHERE project = $1",
             "DELETE FROM reference WHERE project = $1",
+            "DELETE FROM run_cost WHERE project = $1",
         ] {
             transaction.execute(statement, values![id]).await?;
         }

@@ -2,9 +2,10 @@
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use throughline_canonical::Cost;
 use throughline_conversations::store::{
-    Branch, Channel, Credential, Delivery, Detail, Member, Node, NodeFacts, Piece, Project,
-    ProjectNode, Reference, Room, RoomEntry, Run, RunStatus, User, UserSession,
+    Branch, Channel, CostSum, Credential, Delivery, Detail, Member, Node, NodeFacts, Piece,
+    Project, ProjectNode, Reference, Room, RoomEntry, Run, RunStatus, User, UserSession,
 };
 
 use crate::sql::Row;
@@ -168,6 +169,15 @@ pub(super) fn piece(mut row: Row) -> Result<Piece, sqlx::Error> {
         last: row.number()?,
         continues: row.flag()?,
         sealed: row.bytes()?,
+    })
+}
+
+pub(super) fn cost_sum(mut row: Row) -> Result<CostSum, sqlx::Error> {
+    Ok(CostSum {
+        channel: row.optional_text()?,
+        answers: row.number()?,
+        unpriced_answers: row.number()?,
+        cost: Cost { picodollars: row.number()?, unpriced_tokens: row.number()? },
     })
 }
 

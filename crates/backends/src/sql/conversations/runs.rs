@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use throughline_conversations::store::{LogPiece, Piece, Run, RunStore};
+use throughline_conversations::store::{CostSum, LogPiece, Piece, Run, RunStore};
 use throughline_gateway::thinking::store::StoreFuture;
 
 use super::rows::{self, PIECE, RUN};
@@ -173,6 +173,21 @@ impl<D: Database> RunStore for SqlConversations<D> {
             let statement = "SELECT last FROM log WHERE run = $1 ORDER BY first DESC LIMIT 1";
             let found = self.database.read(statement, values).await.map_err(read_error)?;
             rows::first(found, |mut row| row.number()).map_err(read_error)
+        })
+    }
+
+    fn costs(&self, project: &str, room: Option<&str>) -> StoreFuture<'_, Vec<CostSum>> {
+        let values = values![project, room.map(str::to_owned)];
+        Box::pin(async move {
+            let statement = "SELECT channel, count(*),
+                    CAST(sum(CASE WHEN picodollars IS NULL OR unpriced_tokens > 0 THEN 1 ELSE 0 END)
+                        AS BIGINT),
+                    CAST(coalesce(sum(picodollars), 0) AS BIGINT),
+                    CAST(sum(unpriced_tokens) AS BIGINT)
+                 FROM run_cost WHERE project = $1 AND ($2 IS NULL OR room = $2)
+                 GROUP BY channel ORDER BY channel";
+            let found = self.database.read(statement, values).await.map_err(read_error)?;
+            rows::all(found, rows::cost_sum).map_err(read_error)
         })
     }
 

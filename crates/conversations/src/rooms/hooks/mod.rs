@@ -18,12 +18,12 @@ use futures_util::future::BoxFuture;
 use parking_lot::RwLock;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use throughline_canonical::{Block, Reply};
+use throughline_canonical::{Block, Cost, Reply};
 use utoipa::ToSchema;
 
 use self::deliveries::Deliveries;
 use self::webhook::{CallError, Webhooks};
-use crate::projects::content::{NodeContent, text_of};
+use crate::projects::content::{NodeContent, REDACTED_NOTICE, text_of};
 use crate::projects::room_turn::RoomHome;
 use crate::store::Node;
 
@@ -259,15 +259,21 @@ fn take(verdict: &mut Verdict, call: &mut HookCall, next: Verdict) -> bool {
 pub(super) fn calls_at_end(node: &Node, content: &NodeContent) -> Vec<(Trigger, Value)> {
     let facts = node.in_project.as_ref().map(|inside| inside.facts.clone()).unwrap_or_default();
     let spans = content.blocks.iter().filter_map(|block| match block {
-        Block::Thinking { text, signature } => Some((text, signature.is_some())),
+        Block::Thinking { text, signature } => Some((text.as_str(), signature.is_some())),
+        // The room shows this notice, too.
+        Block::Redacted { .. } => Some((REDACTED_NOTICE, true)),
         _ => None,
     });
-    let spans: Vec<(&String, bool)> = spans.collect();
+    let spans: Vec<(&str, bool)> = spans.collect();
     // The provider counts the thinking of the whole answer.
     let counted = facts.usage.and_then(|usage| usage.thinking).filter(|_| spans.len() == 1);
+    // So is the cost: a span has no price of its own.
+    let cost = facts.cost.and_then(Cost::dollars);
     let mut calls: Vec<(Trigger, Value)> = Vec::with_capacity(spans.len() + 1);
     for (text, signed) in spans {
-        let data = json!({"node": node.id, "text": text, "tokens": counted, "signed": signed});
+        let data = json!({
+            "node": node.id, "text": text, "tokens": counted, "signed": signed, "cost": cost,
+        });
         calls.push((Trigger::OnAiThinking, data));
     }
     let data = json!({
@@ -275,6 +281,7 @@ pub(super) fn calls_at_end(node: &Node, content: &NodeContent) -> Vec<(Trigger, 
         "content": content.text(),
         "status": facts.status,
         "usage": facts.usage,
+        "cost": cost,
     });
     calls.push((Trigger::AfterResponse, data));
     calls

@@ -138,6 +138,7 @@ fn plain(name: &str, dialect: Dialect) -> Backend {
         strict_settings: true,
         replay: Replay::Verbatim,
         cache: Cache::Auto,
+        pricing: Pricing::List,
         retries: 0,
         timeouts: Timeouts {
             connect: Duration::from_secs(5),
@@ -169,6 +170,7 @@ fn every_backend_key_is_read() {
         strict_settings = false
         replay = "latest_turn"
         cache = "client"
+        price = "free"
         retries = 2
         timeouts = { connect = "250ms", first_byte = "1s", idle = "2m", total = "1h" }
 
@@ -198,6 +200,7 @@ fn every_backend_key_is_read() {
         strict_settings: false,
         replay: Replay::LatestTurn,
         cache: Cache::Client,
+        pricing: Pricing::Free,
         retries: 2,
         timeouts: Timeouts {
             connect: Duration::from_millis(250),

@@ -8,7 +8,7 @@ mod upstream;
 
 use throughline_codec::text::{OnError, ReasoningFormat};
 use throughline_conversations::sealed_store::Retention;
-use throughline_gateway::backend::{Auth, Cache, Compat, RawText, Replay, Timeouts};
+use throughline_gateway::backend::{Auth, Cache, Compat, Pricing, RawText, Replay, Timeouts};
 use throughline_gateway::route::{Routes, Rule};
 use throughline_gateway::settings::{Limits, Policy, Thinking, ToolThinking, Unknown};
 

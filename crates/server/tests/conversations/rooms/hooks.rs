@@ -20,7 +20,7 @@ use crate::support::{Api, text};
 const SECRET: &str = "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=";
 
 /// A program that is called.
-struct Receiver {
+pub(super) struct Receiver {
     url: String,
     calls: Arc<Calls>,
 }
@@ -32,7 +32,7 @@ struct Calls {
 }
 
 impl Receiver {
-    async fn start(status: u16, body: Value) -> Self {
+    pub(super) async fn start(status: u16, body: Value) -> Self {
         let calls = Calls { seen: watch::Sender::default(), answer: Mutex::new((status, body)) };
         let calls = Arc::new(calls);
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
@@ -54,7 +54,7 @@ impl Receiver {
         *self.calls.answer.lock() = (status, body);
     }
 
-    async fn add(&self, api: &Api, room: &str, trigger: &str, more: Value) -> String {
+    pub(super) async fn add(&self, api: &Api, room: &str, trigger: &str, more: Value) -> String {
         let mut hook = json!({"trigger": trigger, "url": self.url, "secret": SECRET});
         for (name, value) in more.as_object().expect("an object") {
             hook[name] = value.clone();
@@ -102,12 +102,49 @@ async fn hooks_are_told_what_happens() {
     assert_eq!(data["text"], "First thought. Second thought.");
     assert_eq!((&data["signed"], &data["run"]), (&json!(true), &json!(runs[0])), "{received:#}");
     assert!(data["tokens"].as_u64().is_some(), "{received:#}");
+    let run = api.get(&format!("/api/runs/{}", runs[0])).await;
+    assert!(data["cost"].as_f64() > Some(0.0) && data["cost"] == run["cost"], "{run:#}");
     let received = &answers.calls(1).await[0];
     assert_eq!(received["data"]["content"], "The answer is 42.");
     assert_eq!(received["data"]["channel"], "tutor");
+    assert_eq!(received["data"]["cost"], run["cost"]);
     let changes = changes.calls(2).await;
     let said: Vec<&str> = changes.iter().map(|call| text(&call["data"]["change"])).collect();
     assert!(said.contains(&"hook_added") && said.contains(&"participant_joined"), "{said:?}");
+}
+
+#[tokio::test]
+async fn error_hook_gets_failed_and_refused_answers() {
+    let api = api().await;
+    let room = room(&api, &[("tutor", json!({}))]).await;
+    let errors = Receiver::start(200, json!({})).await;
+    errors.add(&api, &room, "on_error", json!({})).await;
+    let (_, runs) = say(&api, &room, "@tutor please break").await;
+    let data = errors.calls(1).await[0]["data"].clone();
+    assert_eq!((&data["kind"], &data["run"]), (&json!("interrupted"), &json!(runs[0])), "{data:#}");
+    assert_eq!(data["channel"], "tutor");
+    // A model that is asked again would see the message that breaks it.
+    let room = super::room(&api, &[("tutor", json!({}))]).await;
+    errors.add(&api, &room, "on_error", json!({})).await;
+    let refuser = Receiver::start(200, json!({"action": "refuse", "reason": "no"})).await;
+    refuser.add(&api, &room, "before_broadcast", json!({"blocking": true})).await;
+    let (_, runs) = say(&api, &room, "@tutor hello").await;
+    let calls = errors.calls(2).await;
+    let data = &calls[1]["data"];
+    assert_eq!((&data["kind"], &data["run"]), (&json!("refused"), &json!(runs[0])), "{data:#}");
+    assert_eq!(calls.len(), 2, "each failure is one call");
+}
+
+#[tokio::test]
+async fn hidden_thinking_reaches_the_hook_as_a_notice() {
+    let api = api().await;
+    let room = room(&api, &[("tutor", json!({}))]).await;
+    let thinking = Receiver::start(200, json!({})).await;
+    thinking.add(&api, &room, "on_ai_thinking", json!({})).await;
+    say(&api, &room, "@tutor secretly").await;
+    let data = thinking.calls(1).await[0]["data"].clone();
+    assert_eq!(data["text"], "[Some reasoning was hidden for safety reasons]", "{data:#}");
+    assert_eq!(data["signed"], true);
 }
 
 #[tokio::test]

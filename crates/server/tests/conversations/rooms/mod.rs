@@ -1,11 +1,13 @@
 //! Rooms over real HTTP: people and models talk, with hooks, tools and several readers.
 
 mod answers;
+mod costs;
 mod hooks;
 mod instances;
 mod readers;
 mod sealed;
 mod settings;
+mod sockets;
 
 use std::time::Duration;
 
@@ -30,6 +32,13 @@ say = [{ thinking = "Two knows." }, { text = "@two, what do you think?" }]
 [[step]]
 when = { contains = "the sum" }
 say = [{ thinking = "I add." }, { tool = { name = "calc__add", input = { a = 2, b = 3 } } }]
+[[step]]
+when = { contains = "please break" }
+say = [{ thinking = "A thought that is cut in the middle of its way." }, { text = "Never." }]
+fault = "cut:event=6"
+[[step]]
+when = { contains = "secretly" }
+say = [{ redacted = true }, { text = "It is hidden." }]
 [[step]]
 when = { contains = "" }
 say = [{ thinking = "First thought. Second thought." }, { text = "The answer is 42." }]

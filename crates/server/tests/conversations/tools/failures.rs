@@ -32,6 +32,17 @@ async fn failed_call_is_a_result_that_says_why() {
 }
 
 #[tokio::test]
+async fn empty_reply_after_a_tool_is_not_a_completed_answer() {
+    let api = api(&server("calc", &[], "")).await;
+    let project = api.project(json!({"title": "t"})).await;
+    let lines = api.chat(&project, json!({"message": "then nothing", "tools": ["calc"]})).await;
+    assert_eq!(done(&lines)["reason"], "empty", "{lines:#?}");
+    let node = newest(&api, &project).await;
+    assert_eq!(results(&node), ["say nothing"], "the finished round stays");
+    assert_eq!(node["status"], "error");
+}
+
+#[tokio::test]
 async fn long_result_is_cut_with_a_mark() {
     let settings = format!("{}[tools]\nmax_result = \"1KiB\"\n", server("calc", &[], ""));
     let api = api(&settings).await;

@@ -75,6 +75,32 @@ async fn call_of_a_killed_server_is_reported_and_not_made_again() {
     assert_eq!(api.refusals().await, [""; 0]);
 }
 
+/// Neither a tool nor a person ends by itself.
+#[tokio::test]
+async fn waiting_loop_ends_when_the_grace_of_a_shutdown_is_over() {
+    for (message, approve) in [("please wait", ""), ("the sum", "approve = [\"add\"]")] {
+        let settings = format!("shutdown_grace = \"100ms\"\n{}", server("calc", &[], approve));
+        let mut api = api(&settings).await;
+        let project = api.project(json!({"title": "t"})).await;
+        let ask = json!({"message": message, "tools": ["calc"]});
+        let mut answer = api.open(Method::POST, &format!("{project}/chat"), &ask).await;
+        let run = run_of(&answer);
+        let mut seen = String::new();
+        while !seen.contains("tool_call") {
+            seen.push_str(&String::from_utf8_lossy(&answer.next().await.expect("more lines")));
+        }
+        api.gateway.signal("TERM").await;
+        let rest = lines(&answer.read_all().await);
+        assert_eq!(done(&rest)["reason"], "interrupted", "{message}: {rest:#?}");
+        api.gateway.wait_for_exit().await;
+        api.gateway.restart().await;
+        assert_eq!(api.get(&format!("/api/runs/{run}")).await["status"], "interrupted");
+        let node = newest(&api, &project).await;
+        assert_eq!(node["status"], "interrupted", "{node:#}");
+        assert_eq!(results(&node).len(), 1, "the call has a result: {node:#}");
+    }
+}
+
 #[tokio::test]
 async fn child_ends_with_the_server() {
     let mut api = api(&server("calc", &[], "")).await;

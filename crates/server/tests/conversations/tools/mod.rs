@@ -41,6 +41,12 @@ say = [{ thinking = "Both." }, { tool = { name = "calc__add", input = { a = 2, b
 when = { contains = "please crash" }
 say = [{ tool = { name = "calc__crash", input = {} } }]
 [[step]]
+when = { contains = "then nothing" }
+say = [{ tool = { name = "calc__echo", input = { text = "say nothing" } } }]
+[[step]]
+when = { contains = "say nothing" }
+say = []
+[[step]]
 when = { contains = "please fail" }
 say = [{ tool = { name = "calc__fail", input = {} } }]
 [[step]]
