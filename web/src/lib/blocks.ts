@@ -107,3 +107,22 @@ export class BlockReader {
     this.blocks.push({ start, source: this.text.slice(start, end), closed });
   }
 }
+
+/** Gathers blocks into groups of a fixed number, so that a long text has few parts to look at. */
+export class BlockGroups {
+  static readonly SIZE = 24;
+  private groups: MarkdownBlock[][] = [];
+
+  /** The groups of these blocks. A group whose blocks have not changed is the same object as before. */
+  of(blocks: readonly MarkdownBlock[]): MarkdownBlock[][] {
+    const { SIZE } = BlockGroups;
+    const groups: MarkdownBlock[][] = [];
+    for (let at = 0; at < blocks.length; at += SIZE) {
+      const known = this.groups[groups.length];
+      const isSame = known?.length === SIZE && known[0] === blocks[at] && known[SIZE - 1] === blocks[at + SIZE - 1];
+      groups.push(isSame ? known : blocks.slice(at, at + SIZE));
+    }
+    this.groups = groups;
+    return groups;
+  }
+}

@@ -145,6 +145,10 @@ export function watch(page, server) {
 }
 
 export async function shot(page, name, options = {}) {
+  // What slides in is shown at its place. The loader turns for ever.
+  await page.waitForFunction(() =>
+    document.getAnimations().every((animation) => animation.playState !== "running" || animation.effect?.getTiming().iterations === Infinity),
+  );
   await mkdir(SHOTS, { recursive: true });
   await page.screenshot({ path: join(SHOTS, `${name}.png`), ...options });
 }

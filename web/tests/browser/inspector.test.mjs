@@ -198,7 +198,7 @@ test("shapes_are_shown_and_compared_without_contents", async () => {
     const answer = await ask(request(first));
     const second = [...first, { role: "assistant", content: answer.content }, { role: "user", content: [{ type: "text", text: "Not to be kept either" }] }];
     await ask(request(second));
-    await ask(request(second, `${LONG} Be brief.`));
+    await ask({ ...request(second), tools: [{ name: "look", description: "Looks", input_schema: { type: "object", properties: {} } }] });
     const { turns } = (await quiet.api("GET", "/admin/turns?bodies=false")).json();
     const show = (turn) => page.locator(`[data-turn="${turn.id}"]`).click();
     await show(turns[1]);

@@ -220,7 +220,10 @@ for (const thought of ["a very long thought", "a single paragraph"]) {
         globalThis.frames = [];
         globalThis.shifts = [];
         new PerformanceObserver((list) => {
-          for (const entry of list.getEntries()) globalThis.shifts.push(entry.value);
+          for (const entry of list.getEntries()) {
+            const moved = entry.sources.map(({ node, previousRect: from, currentRect: to }) => `${node?.className ?? node?.nodeName} ${from.x},${from.y} > ${to.x},${to.y}`);
+            globalThis.shifts.push(`${entry.value.toFixed(4)}: ${moved.join("; ")}`);
+          }
         }).observe({ type: "layout-shift" });
       });
       await page.getByTestId("composer").fill(thought);

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 
-import { BlockReader, type MarkdownBlock } from "../../src/lib/blocks";
+import { BlockGroups, BlockReader, type MarkdownBlock } from "../../src/lib/blocks";
 
 const TEXT = `# Title
 
@@ -115,4 +115,17 @@ test.each([
     if (end > 8000) steps.add(shown);
   }
   expect(steps.size).toBeLessThan(120);
+});
+
+test("a full group of blocks stays the same object while the text grows", () => {
+  const reader = new BlockReader();
+  const groups = new BlockGroups();
+  const text = "A line.\n\n".repeat(60);
+  const before = groups.of(reader.read(text));
+  expect(before.map((group) => group.length)).toEqual([24, 24, 12]);
+  const after = groups.of(reader.read(`${text}More.\n\nAnd more.`));
+  expect(after.map((group) => group.length)).toEqual([24, 24, 14]);
+  expect(after[0]).toBe(before[0]);
+  expect(after[1]).toBe(before[1]);
+  expect(groups.of(reader.read("Other."))[0]).not.toBe(before[0]);
 });
