@@ -185,7 +185,7 @@ export const en = {
     whatList: [
       "A proof that you know the passphrase, never the passphrase itself.",
       "Your keys, each encrypted with a key that only you can derive.",
-      "The key of a sealed conversation, in memory, while it writes an answer for you.",
+      "The key of a sealed conversation, in memory, while it writes an answer or a title for you.",
     ],
   },
   rooms: {

@@ -98,7 +98,10 @@ test.each([
 });
 
 test("a long list is cut before an item", () => {
-  for (const block of new BlockReader().read(ITEMS)) expect(block.source).toMatch(/^- item/);
+  for (let width = 0; width < 9; width += 1) {
+    const items = `- item ${"x".repeat(width)}\n  with more\n`.repeat(800);
+    for (const block of new BlockReader().read(items)) expect(block.source).toMatch(/^- item/);
+  }
 });
 
 test.each([
