@@ -50,7 +50,7 @@ export interface TurnRecord {
   end: string;
   request_id?: string;
   error?: string;
-  /** The parts of the body sent to the backend, without contents; only if somebody read turns at the time. */
+  /** The parts of the body sent to the backend, without contents; only if an operator read turns at the time. */
   shape?: Part[];
   /** The client's body, the body sent to the backend, and the reply; only if the server keeps them. */
   client_body?: string;

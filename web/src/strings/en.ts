@@ -339,7 +339,7 @@ export const en = {
     noDiff: {
       working: "Comparing",
       first: "This is the first request of its conversation that the gateway still has.",
-      unwatched: "The shape of one of the two requests is not known. The gateway keeps shapes while somebody reads turns, and for ten minutes afterwards.",
+      unwatched: "The shape of one of the two requests is not known. The gateway keeps shapes while an operator reads turns, and for ten minutes afterwards.",
       sealed: "The conversation is sealed: its parts have sizes, and nothing to compare them by.",
       failed: "The server no longer has one of the two turns.",
     },

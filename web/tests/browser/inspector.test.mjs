@@ -192,9 +192,9 @@ test("shapes_are_shown_and_compared_without_contents", async () => {
     const { page, context, problems } = await openPage(browser, quiet);
     await page.goto(`${quiet.base}/inspector`);
     await page.getByTestId("turn").first().click();
-    await page.getByText("The gateway keeps shapes while somebody reads turns").waitFor();
+    await page.getByText("The gateway keeps shapes while an operator reads turns").waitFor();
     assert.ok(await page.getByTestId("turn-plan").isDisabled());
-    // Now somebody reads turns.
+    // Now an operator reads turns.
     const answer = await ask(request(first));
     const second = [...first, { role: "assistant", content: answer.content }, { role: "user", content: [{ type: "text", text: "Not to be kept either" }] }];
     await ask(request(second));

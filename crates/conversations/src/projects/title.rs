@@ -66,7 +66,7 @@ impl Answer {
         }
         let edited = self.projects.edit_project(project, |project| {
             let mut content = project_content(&self.seal, project)?;
-            // Somebody may have written one meanwhile.
+            // A person may have written one meanwhile.
             if content.title.is_empty() {
                 content.title.clone_from(&title);
                 seal_project(&self.seal, project, &content);

@@ -157,7 +157,7 @@ impl Attempt<'_> {
     }
 
     /// Logs and records the outgoing body, and records the client's, if `full_body` is on. Records the shape of the
-    /// outgoing body if somebody reads turns: it costs about as much as forwarding the request.
+    /// outgoing body if an operator reads turns.
     pub(crate) fn log_body(&self, turn: &mut Turn, body: &[u8]) {
         if turn.watched || self.logs_contents() {
             turn.record_shape(body, self.request.incoming.private);

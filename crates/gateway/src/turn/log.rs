@@ -30,7 +30,7 @@ const MAX_TOTAL_BYTES: usize = 32 << 20;
 const MAX_BLOCKS: usize = 200;
 /// How many bytes of a body are kept if `full_body` is on.
 const MAX_BODY_BYTES: usize = 4 << 20;
-/// How long after somebody has read turns the shapes of requests are kept, in milliseconds.
+/// How long after an operator has read turns the shapes of requests are kept, in milliseconds.
 const WATCHED_MS: u64 = 10 * 60 * 1000;
 
 /// The key of the fingerprints in shapes. Only this process has it.
@@ -92,7 +92,7 @@ pub struct Turn {
     /// The error, if the turn failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<TurnError>,
-    /// Whether somebody reads turns, so that the shape of the request is kept.
+    /// Whether an operator reads turns, so that the shape of the request is kept.
     #[serde(skip)]
     pub watched: bool,
     /// The shape of the body sent to the backend, without any content.
@@ -350,7 +350,7 @@ impl Turn {
         self.sent = Some(cut_body(body));
     }
 
-    /// Records the shape of the sent body. The parts of a private turn cannot be compared: whoever can send
+    /// Records the shape of the sent body. The parts of a private turn cannot be compared: a caller who can send
     /// requests could find out what they say.
     pub fn record_shape(&mut self, body: &[u8], private: bool) {
         let key = (!private).then(|| &*SHAPE_KEY);
@@ -457,13 +457,13 @@ impl Default for Turns {
 }
 
 impl Turns {
-    /// Whether somebody reads turns, or did a while ago.
+    /// Whether an operator reads turns, or did a while ago.
     pub fn is_watched(&self, now: u64) -> bool {
         now.saturating_sub(self.last_read.load(Ordering::Relaxed)) < WATCHED_MS
             || self.ended_turns.receiver_count() > 0
     }
 
-    /// Records that somebody reads turns.
+    /// Records that an operator reads turns.
     fn record_reader(&self) {
         self.last_read.store(unix_ms(), Ordering::Relaxed);
     }
@@ -603,7 +603,7 @@ mod tests {
     }
 
     #[test]
-    fn shapes_are_kept_while_somebody_reads_turns() {
+    fn shapes_are_kept_while_an_operator_reads_turns() {
         let turns = Turns::default();
         let now = unix_ms();
         assert!(!turns.is_watched(now));

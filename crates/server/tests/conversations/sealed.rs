@@ -217,7 +217,7 @@ async fn contents_are_neither_stored_nor_in_the_log() {
     for database in [Database::Sqlite, Database::Postgres] {
         let mut api = Api::on(database, &[ANTHROPIC], SCENARIO, everything).await;
         let project = seal_project(&mut api, "titlemark").await;
-        // Shapes of requests are kept while somebody reads turns.
+        // Shapes of requests are kept while an operator reads turns.
         assert_eq!(api.gateway.turns().await, [Value::Null; 0]);
         let signature = say_all_marks(&api, &project).await;
         assert_eq!(stored_marks(&api), [""; 0], "{database:?}");

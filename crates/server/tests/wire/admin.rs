@@ -212,9 +212,9 @@ async fn long_body_is_recorded_in_part() {
     assert_eq!(text["bytes"], (6 << 20) + 2, "the shape is that of the whole body");
 }
 
-/// The shape of a request is kept without any content, and only while somebody reads turns.
+/// The shape of a request is kept without any content, and only while an operator reads turns.
 #[tokio::test]
-async fn turn_shows_the_shape_of_its_request_while_somebody_looks() {
+async fn turn_shows_the_shape_of_its_request_while_an_operator_looks() {
     let a = Simulator::start("a").await;
     let gateway = Gateway::over_simulators(BINARY, &[("a", &a)], "").await;
     let ask = async |text: &str| {
