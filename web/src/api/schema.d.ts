@@ -878,7 +878,8 @@ export interface components {
         };
         /**
          * @description A recovery code in place of a forgotten passphrase. Without `newAuthKey`, `kdf` and
-         *     `wrappedMasterKey` it changes nothing and answers with what the code opens.
+         *     `wrappedMasterKey` it changes nothing and returns the master key that is wrapped under
+         *     the recovery code.
          */
         Recovery: {
             /** @description The auth key of the recovery code. */
