@@ -79,12 +79,17 @@ async fn page(State(app): State<Arc<App>>, request: Request) -> Response {
     if !accept.is_some_and(|accept| accept.contains("text/html")) {
         return client_api::dispatch(State(app), request).await;
     }
-    let mut response = match find(DOCUMENT) {
-        Some(file) => serve(file, request.headers()),
-        None => html(PLAIN_PAGE.as_bytes()).into_response(),
-    };
+    let mut response = document(find(DOCUMENT), request.headers());
     response.headers_mut().append(header::VARY, HeaderValue::from_static("accept"));
     response
+}
+
+/// The document, or the plain page if the program was built without it.
+fn document(file: Option<&'static PageFile>, headers: &HeaderMap) -> Response {
+    match file {
+        Some(file) => serve(file, headers),
+        None => html(PLAIN_PAGE.as_bytes()).into_response(),
+    }
 }
 
 async fn page_file(uri: Uri, headers: HeaderMap) -> Response {
@@ -191,6 +196,17 @@ mod tests {
                 "{accepted}"
             );
         }
+    }
+
+    #[tokio::test]
+    async fn program_without_the_page_says_how_to_get_it() {
+        let response = document(None, &HeaderMap::new());
+        assert_eq!(response.status(), StatusCode::OK);
+        assert_eq!(response.headers()[header::CONTENT_TYPE], "text/html; charset=utf-8");
+        assert_eq!(response.headers()[header::CONTENT_SECURITY_POLICY], POLICY);
+        let body = axum::body::to_bytes(response.into_body(), 1 << 16).await.unwrap();
+        let text = String::from_utf8(body.to_vec()).unwrap();
+        assert!(text.contains("install Node 20.19 or newer and build again"), "{text}");
     }
 
     #[test]

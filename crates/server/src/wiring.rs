@@ -318,6 +318,7 @@ fn project_settings(config: &Config) -> ProjectSettings {
         model: config.projects.model.clone(),
         mode: config.projects.mode,
         previous_response: config.projects.previous_response,
+        titles: config.projects.titles,
         raw: config.store.raw,
         retention: config.runs.retention,
         pacing: config.runs.pacing,

@@ -1,5 +1,6 @@
 // The operator's paths of docs/api.md, and requests in any dialect for the "try it" box.
 
+import type { Part } from "../lib/diff";
 import { readChunks, readServerSentEvents } from "../lib/lines";
 import { call, send } from "./http";
 
@@ -51,6 +52,8 @@ export interface TurnRecord {
   end: string;
   request_id?: string;
   error?: string;
+  /** The parts of the body sent to the backend, without contents; only if an operator read turns at the time. */
+  shape?: Part[];
   /** The client's body, the body sent to the backend, and the reply; only if the server keeps them. */
   client_body?: string;
   sent?: string;

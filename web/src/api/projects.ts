@@ -103,23 +103,3 @@ async function* runLines(response: Response): AsyncGenerator<RunLine> {
     if (line) yield JSON.parse(line) as RunLine;
   }
 }
-
-const TITLE_PROMPT =
-  "Write a title of at most six words for a conversation that begins with the message below. Answer with the title only.";
-
-/** Asks a model for a title. */
-export async function title(provider: string, model: string, message: string, thinkingOff: boolean): Promise<string> {
-  const body = {
-    model,
-    system: TITLE_PROMPT,
-    messages: [{ role: "user", content: message.slice(0, 2000) }],
-    ...(thinkingOff ? { thinking: false } : {}),
-  };
-  const response = await send("POST", "/ndjson/chat", { body, headers: { "x-throughline-backend": provider } });
-  let text = "";
-  for await (const line of runLines(response)) {
-    if (line.type === "text" && typeof line.content === "string") text += line.content;
-    if (line.type === "error") throw new Error(String(line.message));
-  }
-  return text;
-}

@@ -648,7 +648,7 @@ export interface components {
              */
             system: string | null;
             /**
-             * @description The title.
+             * @description The title. If it is empty, the model writes one after the first answer.
              * @default
              */
             title: string;

@@ -1,23 +1,32 @@
-// What changed between two requests of one conversation, in the order in which a provider reads them: tools, system
-// text, messages, then settings. The first change is where the provider's cache ends.
+// What changed between two requests of one conversation, by their shapes: the parts of a request in the order in which a
+// provider reads them, with fingerprints and without contents. The first change is where the provider's cache ends.
 
 import { maskMember } from "./mask";
 
 export type Change = "same" | "added" | "removed" | "changed";
 
-export interface DiffRow {
-  /** The place in the newer request, or in the older one if it was removed. */
+export type Section = "tools" | "system" | "messages" | "settings";
+
+/** A part of a request, as `/admin/turns/{id}` lists it in `shape`. */
+export interface Part {
   path: string;
   section: Section;
-  change: Change;
   /** What it is: `text`, `thinking`, `tool_use`... */
   kind: string;
+  role?: string;
   bytes: number;
-  before?: string;
-  after?: string;
+  /** Equal parts have equal fingerprints. Sealed conversations have none. */
+  fingerprint?: string;
+  /** How many more parts of a long request it stands for. */
+  more?: number;
 }
 
-export type Section = "tools" | "system" | "messages" | "settings";
+export interface DiffRow extends Part {
+  /** `path` is the place in the newer request, or in the older one if the part was removed. */
+  change: Change;
+  /** The place in the older request, if it has the part in another form. */
+  before?: string;
+}
 
 export interface RequestDiff {
   rows: DiffRow[];
@@ -30,28 +39,21 @@ export interface RequestDiff {
   took: number;
 }
 
-type Json = null | boolean | number | string | Json[] | { [name: string]: Json };
-type Item = { path: string; section: Section; value: Json };
-
-/** Where each dialect keeps what comes first. */
-const SECTIONS: [Section, string[]][] = [
-  ["tools", ["tools"]],
-  ["system", ["system", "instructions", "systemInstruction", "system_instruction"]],
-  ["messages", ["messages", "input", "contents"]],
-];
-const PREFIX_MEMBERS = new Set(SECTIONS.flatMap(([, names]) => names));
-/** Members that mark the cache, and do not change what it holds. */
-const MARKS = new Set(["cache_control", "prompt_cache_breakpoint"]);
+const SECTIONS = ["tools", "system", "messages", "settings"] as const;
 const SHOWN = 4000;
 
-export function diffRequests(before: string, after: string): RequestDiff {
+/** Whether two requests can be compared: every part has a fingerprint. */
+export function comparable(shape: readonly Part[] | undefined): shape is readonly Part[] {
+  return shape !== undefined && shape.every((part) => part.fingerprint !== undefined);
+}
+
+export function diffShapes(before: readonly Part[], after: readonly Part[]): RequestDiff {
   const began = performance.now();
-  const [older, newer] = [items(JSON.parse(before)), items(JSON.parse(after))];
   const rows: DiffRow[] = [];
-  for (const section of ["tools", "system", "messages", "settings"] as const) {
+  for (const section of SECTIONS) {
     diffSection(
-      older.filter((item) => item.section === section),
-      newer.filter((item) => item.section === section),
+      before.filter((part) => part.section === section),
+      after.filter((part) => part.section === section),
       rows,
     );
   }
@@ -78,154 +80,92 @@ function signedChange(rows: readonly DiffRow[]): number | null {
   return follows ? first : null;
 }
 
-function isThinking(kind: string): boolean {
+export function isThinking(kind: string): boolean {
   return kind === "thinking" || kind === "redacted_thinking" || kind === "reasoning";
 }
 
-function items(request: Json): Item[] {
-  const list: Item[] = [];
-  if (request === null || typeof request !== "object" || Array.isArray(request)) return list;
-  for (const [section, names] of SECTIONS) {
-    for (const name of names) if (name in request) add(list, section, name, request[name] as Json);
-  }
-  for (const [name, value] of Object.entries(request)) {
-    if (!PREFIX_MEMBERS.has(name)) list.push({ path: name, section: "settings", value });
-  }
-  return list;
-}
-
-/** Adds the parts of a member: each tool, each block of the system text, each block of each message. */
-function add(list: Item[], section: Section, path: string, value: Json): void {
-  if (!Array.isArray(value)) {
-    list.push({ path, section, value });
-    return;
-  }
-  value.forEach((entry, at) => {
-    const here = `${path}.${at}`;
-    const name = section === "messages" ? contentName(entry) : null;
-    const content = name === null ? null : (entry as Record<string, Json>)[name];
-    if (name === null || !Array.isArray(content) || content.length === 0) {
-      list.push({ path: here, section, value: entry });
-      return;
-    }
-    // The role belongs to the first block, so that a changed role shows.
-    const role = (entry as Record<string, Json>).role ?? null;
-    content.forEach((block, index) => {
-      list.push({ path: `${here}.${name}.${index}`, section, value: index === 0 ? withRole(block, role) : block });
-    });
-    const { [name]: _content, role: _role, ...rest } = entry as Record<string, Json>;
-    if (Object.keys(rest).length > 0) list.push({ path: here, section, value: rest });
-  });
-}
-
-function withRole(block: Json, role: Json): Json {
-  return block !== null && typeof block === "object" && !Array.isArray(block) && role !== null
-    ? { role, ...block }
-    : block;
-}
-
-function contentName(entry: Json): "content" | "parts" | null {
-  if (entry === null || typeof entry !== "object" || Array.isArray(entry)) return null;
-  return "content" in entry ? "content" : "parts" in entry ? "parts" : null;
-}
-
 /** Requests grow at their end. So the equal beginning and the equal end are cut off, and the rest is aligned. */
-function diffSection(older: Item[], newer: Item[], rows: DiffRow[]): void {
+function diffSection(older: Part[], newer: Part[], rows: DiffRow[]): void {
+  const same = (one: Part | undefined, other: Part | undefined) => one?.fingerprint === other?.fingerprint;
+  const shortest = Math.min(older.length, newer.length);
   let begin = 0;
-  while (begin < older.length && begin < newer.length && same(older[begin]!.value, newer[begin]!.value)) {
-    rows.push(row(newer[begin]!, "same"));
-    begin += 1;
-  }
+  while (begin < shortest && same(older[begin], newer[begin])) begin += 1;
   let tail = 0;
-  while (
-    tail < older.length - begin &&
-    tail < newer.length - begin &&
-    same(older[older.length - 1 - tail]!.value, newer[newer.length - 1 - tail]!.value)
-  ) {
-    tail += 1;
-  }
+  while (tail < shortest - begin && same(older[older.length - 1 - tail], newer[newer.length - 1 - tail])) tail += 1;
+  const equal = (part: Part) => rows.push({ ...part, change: "same" });
+  newer.slice(0, begin).forEach(equal);
   align(older.slice(begin, older.length - tail), newer.slice(begin, newer.length - tail), rows);
-  for (const item of newer.slice(newer.length - tail)) rows.push(row(item, "same"));
+  newer.slice(newer.length - tail).forEach(equal);
 }
 
-/** Aligns what differs: equal items by their hash, items at the same place and of the same kind as changed. */
-function align(older: Item[], newer: Item[], rows: DiffRow[]): void {
-  const before = older.map((item) => fingerprint(item.value));
-  const after = newer.map((item) => fingerprint(item.value));
-  const stays = new Set(after);
-  const places = new Map<string, number[]>();
-  before.forEach((key, at) => {
-    const list = places.get(key);
+/** Aligns what differs: equal parts by their fingerprint, parts at the same place and of the same kind as changed. */
+function align(older: Part[], newer: Part[], rows: DiffRow[]): void {
+  const stays = new Set(newer.map((part) => part.fingerprint));
+  const places = new Map<string | undefined, number[]>();
+  older.forEach(({ fingerprint }, at) => {
+    const list = places.get(fingerprint);
     if (list) list.push(at);
-    else places.set(key, [at]);
+    else places.set(fingerprint, [at]);
   });
-  const remove = (gone: Item) => rows.push({ ...row(gone, "removed"), before: shown(gone.value) });
+  const remove = (gone: Part) => rows.push({ ...gone, change: "removed", before: gone.path });
   let at = 0;
-  newer.forEach((item, index) => {
-    const found = places.get(after[index]!)?.find((place) => place >= at);
+  for (const part of newer) {
+    const found = places.get(part.fingerprint)?.find((place) => place >= at);
     if (found !== undefined) {
       older.slice(at, found).forEach(remove);
-      rows.push(row(item, "same"));
+      rows.push({ ...part, change: "same" });
       at = found + 1;
-      return;
+      continue;
     }
     const other = older[at];
-    if (other !== undefined && !stays.has(before[at]!) && kindOf(other.value) === kindOf(item.value)) {
-      rows.push({ ...row(item, "changed"), before: shown(other.value), after: shown(item.value) });
+    if (other !== undefined && !stays.has(other.fingerprint) && other.kind === part.kind) {
+      rows.push({ ...part, change: "changed", before: other.path });
       at += 1;
     } else {
-      rows.push({ ...row(item, "added"), after: shown(item.value) });
+      rows.push({ ...part, change: "added" });
     }
-  });
+  }
   older.slice(at).forEach(remove);
 }
 
-function row(item: Item, change: Change): DiffRow {
-  const { path, section, value } = item;
-  return { path, section, change, kind: kindOf(value), bytes: sizeOf(value) };
-}
-
-function kindOf(value: Json): string {
-  if (value === null || typeof value !== "object" || Array.isArray(value)) return typeof value;
-  if (typeof value.type === "string") return value.type;
-  if (value.thought === true) return "thinking";
-  for (const name of ["text", "functionCall", "functionResponse", "function", "name", "role"]) {
-    if (name in value) return name === "name" ? "tool" : name === "role" ? String(value.role) : name;
+/** What a body has at a path, for reading. Signatures and encrypted data are never shown. */
+export function contentAt(body: unknown, path: string): string | null {
+  let value = body;
+  for (const step of path.split(".")) {
+    if (value === null || typeof value !== "object") return null;
+    value = (value as Record<string, unknown>)[step];
   }
-  return "object";
-}
-
-/** About how many characters a value has as JSON. Writing it out would cost more than the comparison. */
-function sizeOf(value: Json): number {
-  if (typeof value === "string") return value.length + 2;
-  if (value === null || typeof value !== "object") return String(value).length;
-  let size = 2;
-  if (Array.isArray(value)) for (const entry of value) size += sizeOf(entry) + 1;
-  else for (const name in value) size += name.length + 4 + sizeOf(value[name] as Json);
-  return size;
-}
-
-/** Whether two values are equal, except for marks of the cache. */
-function same(one: Json, other: Json): boolean {
-  if (one === other) return true;
-  if (one === null || other === null || typeof one !== "object" || typeof other !== "object") return false;
-  if (Array.isArray(one) || Array.isArray(other)) {
-    if (!Array.isArray(one) || !Array.isArray(other) || one.length !== other.length) return false;
-    return one.every((entry, at) => same(entry, other[at] as Json));
-  }
-  for (const name in one) {
-    if (!MARKS.has(name) && !(name in other && same(one[name] as Json, other[name] as Json))) return false;
-  }
-  for (const name in other) if (!MARKS.has(name) && !(name in one)) return false;
-  return true;
-}
-
-function fingerprint(value: Json): string {
-  return JSON.stringify(value, (name, member) => (MARKS.has(name) ? undefined : (member as unknown)));
-}
-
-/** A value for reading. Signatures and encrypted data are never shown. */
-function shown(value: Json): string {
+  if (value === undefined) return null;
   const text = typeof value === "string" ? value : JSON.stringify(value, maskMember, 2);
   return text.length > SHOWN ? `${text.slice(0, SHOWN)}\u2026` : text;
+}
+
+/** A body as a value; `null` if the server has none, or only its beginning. */
+export function parseBody(body: string | undefined): unknown {
+  try {
+    return body === undefined ? null : JSON.parse(body);
+  } catch {
+    return null;
+  }
+}
+
+export interface SectionSize {
+  section: Section;
+  parts: number;
+  bytes: number;
+  /** About how many tokens: the share of the bytes in what the provider counted. */
+  tokens: number | null;
+}
+
+/** How much of a request is tools, system text, messages and settings. */
+export function sectionSizes(shape: readonly Part[], inputTokens: number): SectionSize[] {
+  const counted = shape.filter((part) => part.section !== "settings").reduce((sum, part) => sum + part.bytes, 0);
+  return SECTIONS.flatMap((section) => {
+    const parts = shape.filter((part) => part.section === section);
+    if (parts.length === 0) return [];
+    const bytes = parts.reduce((sum, part) => sum + part.bytes, 0);
+    const tokens = section === "settings" || counted === 0 || inputTokens === 0 ? null : Math.round((bytes / counted) * inputTokens);
+    const count = parts.reduce((sum, part) => sum + 1 + (part.more ?? 0), 0);
+    return [{ section, parts: count, bytes, tokens }];
+  });
 }

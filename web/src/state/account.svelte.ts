@@ -213,7 +213,7 @@ export async function openTitle(project: Project): Promise<string | null> {
   try {
     const keys = await account.openChat(project.id);
     if (!keys) return null;
-    return await openText(keys.all, { chat: project.id, node: "", field: "title" }, project.encrypted_title);
+    return (await openText(keys.all, { chat: project.id, node: "", field: "title" }, project.encrypted_title)) || null;
   } catch {
     return null;
   }

@@ -47,6 +47,8 @@ export interface Offer {
 
 const POLL_MS = 4000;
 const TITLE_LENGTH = 60;
+/** Pauses before the page looks whether there is a title. */
+const TITLE_PAUSES_MS = [300, 700, 1500, 3000, 6000, 12_000];
 
 export class Conversation {
   id = $state<string | null>(null);
@@ -65,6 +67,8 @@ export class Conversation {
   fromStore = $state(false);
   loading = $state(false);
   locked = $state(false);
+  /** Whether the model writes a title. */
+  titling = $state(false);
   /** Turns that this page has seen being written, by node: they know how long the thinking took. */
   seen = $state.raw<Map<string, Turn>>(new Map());
   /** Names of messages on the page that were written while it was open, by node. */
@@ -143,6 +147,7 @@ export class Conversation {
     this.missing = false;
     this.fromStore = false;
     this.locked = false;
+    this.titling = false;
   }
 
   private async load(branch: string | null): Promise<void> {
@@ -172,7 +177,7 @@ export class Conversation {
     this.branches = branches.filter((branch) => !branch.deletedAt);
     this.tree = new Tree(graph);
     this.locked = project.mode === "sealed" && !(await account.openChat(project.id).catch(() => null));
-    this.title = await openTitle(project);
+    this.title = (await openTitle(project)) ?? projects.begun.get(project.id) ?? null;
     const wished = wish ?? this.branch;
     const branch = this.branches.find((one) => one.name === wished) ?? this.branches[0];
     if (this.tip && !this.branch && this.tree.nodes.has(this.tip)) return;
@@ -241,7 +246,10 @@ export class Conversation {
       if (projects.offline) void projects.load();
       const branches = project.branches ?? [];
       const state = (list: readonly api.Branch[]) => list.map((branch) => `${branch.name} ${branch.head} ${branch.runId}`).join("\n");
-      if (this.fromStore || state(branches) !== state(this.branches)) await this.refresh();
+      const titleOf = (one: api.Project | null) => one?.title ?? one?.encrypted_title;
+      const isRenamed = titleOf(project) !== titleOf(this.project);
+      if (this.fromStore || isRenamed || state(branches) !== state(this.branches)) await this.refresh();
+      if (isRenamed) void projects.load();
     } catch {
       // The next poll tries again.
     }
@@ -302,8 +310,8 @@ export class Conversation {
 
   /** Begins a conversation with its first message. */
   async begin(draft: Draft, sealed: boolean): Promise<void> {
-    const text = firstWords(draft.text);
-    const body = { title: text, provider: draft.provider, model: draft.model };
+    const words = firstWords(draft.text);
+    const body = { title: "", provider: draft.provider, model: draft.model };
     this.error = null;
     try {
       let project: api.Project;
@@ -317,34 +325,37 @@ export class Conversation {
       this.leave();
       this.reset(project.id);
       this.project = project;
-      this.title = text;
+      projects.begun.set(project.id, words);
+      this.title = words;
       this.branches = project.branches ?? [];
       this.branch = this.branches[0]?.name ?? null;
       router.go(`/p/${project.id}`);
       projects.changed();
       await this.send({ ...draft, provider: undefined, model: undefined });
-      if (!sealed) await this.makeTitle(draft);
+      void this.awaitTitle(project.id, words);
     } catch (error) {
       this.error = messageOf(error);
       throw error;
     }
   }
 
-  /** Lets the model write a title. A sealed conversation keeps its first words: its text goes nowhere else. */
-  private async makeTitle(draft: Draft): Promise<void> {
-    const { id, current } = this;
-    if (!id || !current) return;
-    try {
-      const model = projects.find(current.provider, current.model)?.model;
-      const answer = await api.title(current.provider, current.model, draft.text, model?.thinking.canBeOff ?? false);
-      const title = cleanTitle(answer);
-      if (!title) return;
-      await api.rename(id, title);
-      if (this.id === id) this.title = title;
-      projects.changed();
-    } catch {
-      // The first words stay.
+  /** The server lets the model write a title after the first answer. If none comes, the first words are the title. */
+  private async awaitTitle(id: string, words: string): Promise<void> {
+    this.titling = true;
+    const title = await this.findTitle(id);
+    if (this.id === id) this.titling = false;
+    if (title && this.id === id) this.title = title;
+    if (!title) await api.rename(id, words, account.headers(id)).catch(() => undefined);
+    projects.changed();
+  }
+
+  private async findTitle(id: string): Promise<string | null> {
+    for (const pause of TITLE_PAUSES_MS) {
+      await new Promise((resolve) => setTimeout(resolve, pause));
+      const title = await api.read(id).then(openTitle, () => null);
+      if (title) return title;
     }
+    return null;
   }
 
   /** Sends a message on the shown branch; resolves when the answer is complete. */
@@ -565,9 +576,4 @@ function thinkingOf(setting: string): { thinking?: unknown } {
 function firstWords(text: string): string {
   const line = text.trim().split("\n")[0] ?? "";
   return line.length > TITLE_LENGTH ? `${line.slice(0, TITLE_LENGTH - 1).trimEnd()}\u2026` : line || strings.list.untitled;
-}
-
-function cleanTitle(answer: string): string {
-  const line = answer.trim().split("\n").find((one) => one.trim()) ?? "";
-  return firstWords(line.replace(/^[#*"'\u201c\u2018\s]+|[*"'\u201d\u2019.\s]+$/g, "")).replace(strings.list.untitled, "");
 }

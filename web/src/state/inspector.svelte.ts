@@ -2,7 +2,6 @@
 
 import * as admin from "../api/admin";
 import { waitingTime } from "../lib/follow";
-import type { RequestDiff } from "../lib/diff";
 
 const MAX_TURNS = 1000;
 const REFRESH_MS = 2500;
@@ -25,8 +24,6 @@ export class Inspector {
   private byId = new Map<string, admin.TurnRecord>();
   private readonly stop = new AbortController();
   private readonly timer: ReturnType<typeof setInterval>;
-  private worker: Worker | null = null;
-  private asked = 0;
 
   constructor() {
     void this.watch();
@@ -37,7 +34,6 @@ export class Inspector {
   close(): void {
     this.stop.abort();
     clearInterval(this.timer);
-    this.worker?.terminate();
   }
 
   /** Lists what there is, then adds each turn as it ends; goes on after a break. */
@@ -95,23 +91,6 @@ export class Inspector {
   /** The request before this one in the same conversation. */
   previous(turn: admin.TurnRecord): admin.TurnRecord | undefined {
     return this.turns.find((other) => other.lineage === turn.lineage && other.lineage !== "" && other.id < turn.id && other.status > 0);
-  }
-
-  /** Compares two bodies beside the page. */
-  compare(before: string, after: string): Promise<RequestDiff> {
-    this.worker ??= new Worker(new URL("../lib/diff.worker.ts", import.meta.url), { type: "module" });
-    const { worker } = this;
-    const id = ++this.asked;
-    return new Promise((resolve, reject) => {
-      const listener = (event: MessageEvent<{ id: number; diff?: RequestDiff; error?: string }>) => {
-        if (event.data.id !== id) return;
-        worker.removeEventListener("message", listener);
-        if (event.data.diff) resolve(event.data.diff);
-        else reject(new Error(event.data.error));
-      };
-      worker.addEventListener("message", listener);
-      worker.postMessage({ id, before, after });
-    });
   }
 }
 

@@ -28,6 +28,8 @@ class Projects {
   loaded = $state(false);
   providers = $state.raw<api.Provider[]>([]);
   deleted = $state.raw<api.Project | null>(null);
+  /** The first words of conversations that this page has begun, until they have a title. */
+  readonly begun = new Map<string, string>();
   private turn = 0;
 
   constructor() {
@@ -89,7 +91,7 @@ class Projects {
   private async show(list: api.Project[], found: api.Project[], turn: number): Promise<void> {
     const query = this.query.trim().toLowerCase();
     const snippets = new Map(found.map((project) => [project.id, project.matches?.[0]?.snippet]));
-    const all = await Promise.all(list.map(async (project) => ({ project, title: await openTitle(project) })));
+    const all = await Promise.all(list.map(async (project) => ({ project, title: (await openTitle(project)) ?? this.begun.get(project.id) ?? null })));
     if (turn !== this.turn) return;
     this.entries = all
       .filter(({ project, title }) => !query || title?.toLowerCase().includes(query) || snippets.has(project.id))

@@ -282,8 +282,13 @@ test("thinking_section_follows_the_theme", async () => {
 
 test("title_is_made_by_the_model", async () => {
   const { page, context } = await open();
-  await say(page, "Herons");
-  await page.waitForFunction(() => !["Herons", null].includes(document.querySelector('[data-testid="title"]')?.textContent ?? null));
+  await say(page, "Herons at rest");
+  await page.waitForFunction(() => !["Herons at rest", "", null].includes(document.querySelector('[data-testid="title"]')?.textContent ?? null));
+  const title = await page.getByTestId("title").textContent();
+  const id = new URL(page.url()).pathname.split("/")[2];
+  assert.equal((await server.api("GET", `/api/projects/${id}`)).json().title, title, "the server has it");
+  await page.getByTestId("conversations").getByText(title).first().waitFor();
+  assert.equal(await page.getByTestId("message").count(), 2, "the request for it is no message");
   await context.close();
 });
 

@@ -145,8 +145,22 @@ export function watch(page, server) {
 }
 
 export async function shot(page, name, options = {}) {
+  // What slides in is shown at its place. The loader turns for ever.
+  await page.waitForFunction(() =>
+    document.getAnimations().every((animation) => animation.playState !== "running" || animation.effect?.getTiming().iterations === Infinity),
+  );
   await mkdir(SHOTS, { recursive: true });
   await page.screenshot({ path: join(SHOTS, `${name}.png`), ...options });
+}
+
+/** Presses Tab until an element with this test id or class has the focus. */
+export async function focusOn(page, name, limit = 60) {
+  const focused = () => page.evaluate(() => `${document.activeElement?.dataset.testid ?? ""} ${document.activeElement?.className ?? ""}`);
+  for (let at = 0; at < limit; at += 1) {
+    await page.keyboard.press("Tab");
+    if ((await focused()).split(/\s+/).includes(name)) return;
+  }
+  throw new Error(`Tab does not reach ${name}`);
 }
 
 /** Sends a message and waits until its answer is stored. */

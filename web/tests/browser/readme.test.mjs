@@ -39,6 +39,7 @@ test("readme_shows_the_chat", async () => {
   await page.locator(".thinking-header").click();
   await page.waitForFunction(() => document.querySelector(".thinking-content")?.getAnimations().length === 0);
   assert.match(await page.locator(".thinking-content").textContent(), /camouflage/);
+  await page.getByTestId("conversations").getByText("Herons on one leg").waitFor();
   await page.mouse.move(0, 0);
   await page.waitForFunction(() => document.querySelectorAll('[data-testid="conversations"] li').length > 0);
   await page.locator("header .name").focus();

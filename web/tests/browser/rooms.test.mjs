@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 
-import { BINARY, openPage, shot, startBrowser, startServer } from "./harness.mjs";
+import { BINARY, focusOn, openPage, shot, startBrowser, startServer } from "./harness.mjs";
 
 const LONG = Array.from({ length: 40 }, (_, at) => `Step ${at} of the long thought.`).join(" ");
 const scenario = `
@@ -135,6 +135,55 @@ test("room_goes_on_after_a_lost_connection_without_loss_or_repetition", async ()
   await page.reload();
   await messages(page, "assistant").waitFor();
   assert.deepEqual(await page.getByTestId("author").allTextContents(), ["ada", "bob", "tutor"]);
+  await context.close();
+});
+
+test("two_tabs_and_a_phone_follow_an_answer_and_a_reload_resumes_it", async () => {
+  const id = await makeRoom("Followed", "tutor");
+  const { page, context } = await open(`/rooms/${id}`);
+  const tab = await context.newPage();
+  await tab.goto(`${server.base}/rooms/${id}`);
+  const phone = await open(`/rooms/${id}`, { viewport: { width: 375, height: 700 }, hasTouch: true, isMobile: true });
+  await say(page, "@tutor, think for long");
+  const pages = [page, tab, phone.page];
+  for (const one of pages) {
+    await one.bringToFront();
+    await one.locator(".thinking-section.streaming .thinking-header").click();
+    await one.locator(".thinking-content").getByText("Step 2").waitFor();
+  }
+  await shot(phone.page, "phone-room-thinking");
+  await page.bringToFront();
+  await page.reload();
+  await page.locator(".thinking-section.streaming .thinking-header").click();
+  await page.locator(".thinking-content").getByText("Step 2").waitFor();
+  for (const one of pages) {
+    await one.bringToFront();
+    await messages(one, "assistant").waitFor();
+    assert.equal((await one.locator(".thinking-content").textContent()).trim(), LONG, "nothing is lost or repeated");
+    assert.deepEqual(await one.getByTestId("author").allTextContents(), ["ada", "tutor"]);
+    assert.match(await one.getByTestId("message").last().textContent(), /The long answer\./);
+  }
+  await context.close();
+  await phone.context.close();
+});
+
+test("room_is_used_with_the_keyboard_alone", async () => {
+  const id = await makeRoom("Keys", "counter");
+  const { page, context } = await open(`/rooms/${id}`);
+  await page.getByTestId("composer").waitFor();
+  await focusOn(page, "composer");
+  await page.keyboard.type("@counter Use the tool calc__echo");
+  await page.keyboard.press("Enter");
+  await page.getByTestId("approve").waitFor();
+  await focusOn(page, "approve");
+  await page.keyboard.press("Enter");
+  await messages(page, "assistant").waitFor();
+  await focusOn(page, "add-member");
+  await page.keyboard.press("Enter");
+  await page.getByTestId("member-id").waitFor();
+  await page.keyboard.press("Escape");
+  await page.getByTestId("member-id").waitFor({ state: "detached" });
+  assert.equal(await page.evaluate(() => document.activeElement?.dataset.testid), "add-member", "the focus goes back");
   await context.close();
 });
 

@@ -31,6 +31,7 @@ function checkAbsent(sent, ...words) {
   const forms = words.flatMap((word) => [word, encodeURIComponent(word), Buffer.from(word).toString("base64"), Buffer.from(word).toString("base64url")]);
   for (const text of sent) for (const form of forms) assert.ok(!text.includes(form), `sent: ${form}`);
 }
+const cookies = async (context) => (await context.cookies()).map(({ name, value }) => `${name}=${value}`).join("; ");
 async function logIn(page, name, passphrase) {
   await page.goto(`${server.base}/unlock`);
   await page.getByTestId("log-in").click();
@@ -61,10 +62,14 @@ test("sealed_conversation_round_trip", async () => {
   await page.getByTestId("new-sealed").click();
   await page.getByTestId("composer").fill(SECRET);
   await page.getByTestId("send").click();
-  await page.getByTestId("server-sees").getByText("can read this conversation while the answer is written").waitFor();
+  await page.getByTestId("server-sees").getByText("can read this conversation while the answer or the title is written").waitFor();
   await answered(page);
   await page.getByTestId("server-sees").getByText("cannot read it").waitFor();
   project = new URL(page.url()).pathname.split("/")[2];
+  const kept = (await server.api("GET", `/api/projects/${project}`, undefined, { cookie: await cookies(context) })).json();
+  assert.equal(kept.title, null);
+  assert.ok(kept.encrypted_title, "the model's title is sealed");
+  await page.waitForFunction((secret) => ![secret, "", "Sealed conversation"].includes(document.querySelector('[data-testid="title"]')?.textContent ?? ""), SECRET);
   await shot(page, "sealed");
   await page.reload();
   await page.getByText(SECRET, { exact: true }).first().waitFor();

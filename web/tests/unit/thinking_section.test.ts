@@ -86,7 +86,7 @@ describe("ThinkingSection", () => {
 
   test("time and tokens are in the header, apart from the summary", () => {
     const section = show({ content: "One", elapsed: 12_345, tokens: 1234 });
-    expect(section.querySelector(".thinking-facts")?.textContent).toMatch(/12 s.*1,234 tokens/);
+    expect(section.querySelector(".thinking-facts")?.textContent).toMatch(/1,234 tokens.*12 s/);
     expect(summary(section)).toBe("Thought process");
   });
 

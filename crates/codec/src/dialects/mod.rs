@@ -46,6 +46,7 @@ pub mod openai_responses;
 pub mod passthrough;
 pub mod profile;
 pub mod raw_reply;
+pub mod request_shape;
 pub mod resumable;
 pub(crate) mod shared;
 pub mod stored;

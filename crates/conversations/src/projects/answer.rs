@@ -130,9 +130,8 @@ impl Answer {
         // From now on readers find the run in this process.
         let guard = self.projects.runs.register(run.live.clone());
         tokio::spawn(async move {
-            let _guard = guard;
             let work = async {
-                let rounds = Rounds::new(&self, caller, request, permit);
+                let rounds = Rounds::new(&self, caller.clone(), request, permit);
                 let events = driver::events(Setup {
                     model: &rounds,
                     tools: &self.tools,
@@ -151,6 +150,8 @@ impl Answer {
                 drive.await;
             };
             run.guard(work, &self).await;
+            drop(guard);
+            self.write_title(&caller).await;
         });
     }
 

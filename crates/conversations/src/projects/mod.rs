@@ -10,7 +10,7 @@
 //! - `locks`: who can read contents; `leases`: keys that are held for some minutes; `unfinished`: answers
 //!   of sealed projects whose server died.
 //!
-//! - `members`: with whom a project is shared.
+//! - `members`: with whom a project is shared; `title`: lets the model write a title.
 //!
 //! Every function checks that the project belongs to the caller, or is shared with the caller. Nothing but a purge removes a node.
 
@@ -32,6 +32,7 @@ mod project;
 pub mod providers;
 pub(crate) mod room_turn;
 mod rounds;
+mod title;
 mod tool_text;
 pub(crate) mod tools;
 mod turn;
@@ -85,6 +86,8 @@ pub struct ProjectSettings {
     pub previous_response: PreviousResponse,
     /// Whether the providers' replies are kept as they were captured.
     pub raw: bool,
+    /// Whether the model writes the title of a project without one.
+    pub titles: bool,
     /// How long the log of a run is kept after its end.
     pub retention: Duration,
     /// How deltas are joined.
@@ -101,6 +104,7 @@ impl Default for ProjectSettings {
             mode: ProjectMode::Managed,
             previous_response: PreviousResponse::Off,
             raw: true,
+            titles: true,
             retention: Duration::from_secs(600),
             pacing: Pacing::default(),
             tool_limits: Limits::default(),

@@ -30,7 +30,7 @@ const MAX_SEARCHED: usize = 5_000;
 #[derive(Clone, Debug, Default, Deserialize, ToSchema)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 pub struct NewProject {
-    /// The title.
+    /// The title. If it is empty, the model writes one after the first answer.
     pub title: String,
     /// The backend of its first branch.
     pub provider: Option<String>,
@@ -212,7 +212,7 @@ impl Projects {
 
     /// Changes a project. What others change at the same time stays: each attempt starts from what is
     /// stored, and fails only if another request was faster.
-    async fn edit_project(
+    pub(super) async fn edit_project(
         &self,
         mut project: Project,
         edit: impl Fn(&mut Project) -> Result<(), Problem>,
@@ -352,7 +352,7 @@ pub(super) fn project_content(
     Ok(seal.open_json(Field::Project, "", sealed.unwrap_or(&project.sealed))?)
 }
 
-fn seal_project(seal: &ChatSeal, project: &mut Project, content: &ProjectContent) {
+pub(super) fn seal_project(seal: &ChatSeal, project: &mut Project, content: &ProjectContent) {
     let mut fields =
         SealedFields::default().with(Field::Project, seal.seal_json(Field::Project, "", content));
     if seal.is_clients() {

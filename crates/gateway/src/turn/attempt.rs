@@ -157,8 +157,12 @@ impl Attempt<'_> {
         self.settings.full_body && !self.request.incoming.private
     }
 
-    /// Logs and records the outgoing body, and records the client's, if `full_body` is on.
+    /// Logs and records the outgoing body, and records the client's, if `full_body` is on. Records the shape of the
+    /// outgoing body if an operator reads turns.
     pub(crate) fn log_body(&self, turn: &mut Turn, body: &[u8]) {
+        if turn.watched || self.logs_contents() {
+            turn.record_shape(body, self.request.incoming.private);
+        }
         if !self.logs_contents() {
             return;
         }

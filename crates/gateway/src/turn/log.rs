@@ -2,8 +2,9 @@
 //! long it took.
 
 use std::collections::VecDeque;
+use std::hash::RandomState;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, LazyLock, Weak};
 
 use parking_lot::Mutex;
 use serde::{Serialize, Serializer};
@@ -12,6 +13,7 @@ use throughline_canonical::{
 };
 use throughline_codec::dialects::blocks;
 use throughline_codec::dialects::passthrough::Passthrough;
+use throughline_codec::dialects::request_shape::RequestShape;
 use tokio::sync::broadcast;
 use tracing::Span;
 
@@ -19,6 +21,7 @@ use crate::catalog::Tariff;
 use crate::plan::Lane;
 use crate::plan::outlined::PlannedBlock;
 use crate::turn::span::turn_span;
+use crate::unix_ms;
 
 /// How many turns are kept.
 const MAX_TURNS: usize = 1000;
@@ -27,7 +30,12 @@ const MAX_TOTAL_BYTES: usize = 32 << 20;
 /// How many blocks of one turn are kept.
 const MAX_BLOCKS: usize = 200;
 /// How many bytes of a body are kept if `full_body` is on.
-const MAX_BODY_BYTES: usize = 1 << 20;
+const MAX_BODY_BYTES: usize = 4 << 20;
+/// How long after an operator has read turns the shapes of requests are kept, in milliseconds.
+const WATCHED_MS: u64 = 10 * 60 * 1000;
+
+/// The key of the fingerprints in shapes. Only this process has it.
+static SHAPE_KEY: LazyLock<RandomState> = LazyLock::new(RandomState::new);
 
 /// One turn. Many fields: it is the JSON object that `/admin/turns` returns.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -90,6 +98,12 @@ pub struct Turn {
     /// The error, if the turn failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<TurnError>,
+    /// Whether an operator reads turns, so that the shape of the request is kept.
+    #[serde(skip)]
+    pub watched: bool,
+    /// The shape of the body sent to the backend, without any content.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub shape: Option<Arc<RequestShape>>,
     /// The client's body, in its own dialect. Only set if `full_body` is on, and if the client sent
     /// one: the requests of stored conversations have none.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -342,10 +356,17 @@ impl Turn {
         self.sent = Some(cut_body(body));
     }
 
-    /// The turn without its bodies, for lists.
+    /// Records the shape of the sent body. The parts of a private turn cannot be compared: a caller who can send
+    /// requests could find out what they say.
+    pub fn record_shape(&mut self, body: &[u8], private: bool) {
+        let key = (!private).then(|| &*SHAPE_KEY);
+        self.shape = RequestShape::read(body, key).map(Arc::new);
+    }
+
+    /// The turn without its bodies and their shape, for lists.
     #[must_use]
     pub fn without_bodies(self) -> Self {
-        Self { client_body: None, sent: None, received: None, ..self }
+        Self { client_body: None, sent: None, received: None, shape: None, ..self }
     }
 
     /// About how many bytes the turn uses.
@@ -374,6 +395,7 @@ impl Turn {
             + self.blocks.len() * size_of::<BlockRecord>()
             + self.losses.len() * size_of::<Loss>()
             + self.passed_over.len() * size_of::<PassedOver>()
+            + self.shape.as_ref().map_or(0, |shape| shape.weight())
             + origins
     }
 }
@@ -406,6 +428,8 @@ pub struct Turns {
     /// Subscribers hold weak references, so that a slow subscriber keeps no turn in memory.
     ended_turns: broadcast::Sender<Weak<Mutex<Turn>>>,
     count: AtomicU64,
+    /// When turns were last read, in milliseconds since 1970.
+    last_read: AtomicU64,
 }
 
 /// Turns in the order they were answered, each with its size in bytes.
@@ -433,11 +457,23 @@ impl Default for Turns {
             ring: Mutex::default(),
             ended_turns: broadcast::channel(256).0,
             count: AtomicU64::new(0),
+            last_read: AtomicU64::new(0),
         }
     }
 }
 
 impl Turns {
+    /// Whether an operator reads turns, or did a while ago.
+    pub fn is_watched(&self, now: u64) -> bool {
+        now.saturating_sub(self.last_read.load(Ordering::Relaxed)) < WATCHED_MS
+            || self.ended_turns.receiver_count() > 0
+    }
+
+    /// Records that an operator reads turns.
+    fn record_reader(&self) {
+        self.last_read.store(unix_ms(), Ordering::Relaxed);
+    }
+
     /// Returns a new id.
     pub fn id(&self, now: u64) -> String {
         let count = self.count.fetch_add(1, Ordering::Relaxed);
@@ -471,11 +507,13 @@ impl Turns {
 
     /// Subscribes to turns as they end. A turn that is no longer kept cannot be upgraded.
     pub fn listen(&self) -> broadcast::Receiver<Weak<Mutex<Turn>>> {
+        self.record_reader();
         self.ended_turns.subscribe()
     }
 
     /// The turn with this id, if it is still kept.
     pub fn find(&self, id: &str) -> Option<Turn> {
+        self.record_reader();
         let ring = self.ring.lock();
         let found = ring.turns.iter().rev().map(|(turn, _)| turn.lock()).find(|turn| turn.id == id);
         found.map(|turn| turn.clone())
@@ -483,6 +521,7 @@ impl Turns {
 
     /// The last turns, newest first. With `after`, only turns with a greater id.
     pub fn list(&self, limit: usize, after: Option<&str>) -> Vec<Turn> {
+        self.record_reader();
         let ring = self.ring.lock();
         // The ring is ordered by the time of the answer, not by id.
         ring.turns
@@ -570,6 +609,20 @@ mod tests {
     }
 
     #[test]
+    fn shapes_are_kept_while_an_operator_reads_turns() {
+        let turns = Turns::default();
+        let now = unix_ms();
+        assert!(!turns.is_watched(now));
+        assert!(turns.find("none").is_none());
+        assert!(turns.is_watched(now));
+        assert!(!turns.is_watched(unix_ms() + WATCHED_MS));
+        let reader = turns.listen();
+        assert!(turns.is_watched(unix_ms() + WATCHED_MS), "a reader of the stream still reads");
+        drop(reader);
+        assert!(!turns.is_watched(unix_ms() + WATCHED_MS));
+    }
+
+    #[test]
     fn long_body_is_cut_with_a_note() {
         let mut turn = Turn::default();
         turn.record_sent_body("short");
@@ -578,7 +631,7 @@ mod tests {
         turn.record_sent_body(&format!("x{}", "\u{e9}".repeat(MAX_BODY_BYTES)));
         let sent = turn.sent.unwrap();
         assert!(sent.len() < MAX_BODY_BYTES + 100);
-        assert!(sent.ends_with("\n[cut here, 1048578 more bytes]"), "{}", &sent[sent.len() - 40..]);
+        assert!(sent.ends_with("\n[cut here, 4194306 more bytes]"), "{}", &sent[sent.len() - 40..]);
     }
 
     #[test]

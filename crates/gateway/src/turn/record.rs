@@ -48,6 +48,7 @@ impl Gateway {
             path: incoming.path.clone(),
             request_id: id_in_header(incoming, "x-request-id"),
             traceparent: id_in_header(incoming, "traceparent"),
+            watched: self.turns.is_watched(now),
             ..Turn::default()
         }))
     }

@@ -68,6 +68,7 @@ pub(super) fn read_projects(top: Section<'_>, report: &mut Report<'_>) -> Projec
         model: section.value("model", report),
         mode: section.choice("mode", report),
         previous_response: section.choice("previous_response", report),
+        titles: section.value("titles", report),
     }
 }
 

@@ -180,6 +180,7 @@ pub(super) const ROWS: &[Row] = &[
     available("projects.provider", Text("backend"), Derived("`route.default`"), "The backend of a first branch that names none."),
     available("projects.model", Text("string"), Derived("that backend's `default_model`"), "The model of a first branch that names neither a provider nor a model."),
     available("projects.previous_response", OneOf(PreviousResponse::names), Toml(r#""off""#), "Whether providers that can store replies are asked to, so that a request need not repeat the history: on a `branch`, or also where a branch begins (`fork`)."),
+    available("projects.titles", Bool, Toml("true"), "Let the model of a project without a title write one after the first answer, in a request of its own."),
     available("projects.mode", OneOf(ProjectMode::names), Toml(r#""managed""#), "Who holds the keys of new projects: this server (`managed`), or their clients (`sealed`)."),
 
     available("mcp", TableList, Unset, "An MCP server whose [tools](tools.md) models may call."),

@@ -112,6 +112,8 @@ pub struct ProjectDefaults {
     pub mode: ProjectMode,
     /// Whether providers store replies.
     pub previous_response: PreviousResponse,
+    /// Whether the model writes the title of a project without one.
+    pub titles: bool,
 }
 
 /// What is logged, and in which format.

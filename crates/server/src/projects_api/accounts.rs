@@ -22,6 +22,7 @@ const NO_STORE: (header::HeaderName, &str) = (header::CACHE_CONTROL, "no-store")
 /// Registers a user. It does not log in.
 #[utoipa::path(
     post,
+    operation_id = "register_user",
     path = "/api/auth/register",
     tag = "users",
     request_body = Registration,
@@ -46,6 +47,7 @@ pub(super) struct KdfQuery {
 /// How a user's passphrase is stretched. For an unknown name the answer is made up.
 #[utoipa::path(
     get,
+    operation_id = "read_kdf",
     path = "/api/auth/kdf",
     tag = "users",
     params(KdfQuery),
@@ -61,6 +63,7 @@ pub(super) async fn kdf(visitor: Visitor, uri: http::Uri) -> Result<Response, Re
 /// Logs in: sets the session's cookie and returns the wrapped keys.
 #[utoipa::path(
     post,
+    operation_id = "log_in",
     path = "/api/auth/login",
     tag = "users",
     request_body = Login,
@@ -74,6 +77,7 @@ pub(super) async fn login(visitor: Visitor, Body(login): Body<Login>) -> Result<
 /// Logs out. It succeeds without a session too.
 #[utoipa::path(
     post,
+    operation_id = "log_out",
     path = "/api/auth/logout",
     tag = "users",
     responses((status = 204, description = "The session has ended"), Refused)
@@ -89,6 +93,7 @@ pub(super) async fn logout(visitor: Visitor) -> Result<impl IntoResponse, Refusa
 /// Sets a new passphrase. The user's other sessions end.
 #[utoipa::path(
     post,
+    operation_id = "change_passphrase",
     path = "/api/auth/passphrase",
     tag = "users",
     request_body = PassphraseChange,
@@ -109,6 +114,7 @@ pub(super) async fn passphrase(
 /// and logs in.
 #[utoipa::path(
     post,
+    operation_id = "recover_user",
     path = "/api/auth/recover",
     tag = "users",
     request_body = Recovery,
@@ -130,6 +136,7 @@ pub(super) async fn recover(
 /// The session of the request.
 #[utoipa::path(
     get,
+    operation_id = "read_session",
     path = "/api/auth/session",
     tag = "users",
     responses((status = 200, description = "The user's wrapped keys", body = UserView), Refused)
@@ -143,6 +150,7 @@ pub(super) async fn session(visitor: Visitor) -> Result<Response, Refusal> {
 /// The public key of a user, to share a chat key.
 #[utoipa::path(
     get,
+    operation_id = "read_user",
     path = "/api/users/{name}",
     tag = "users",
     params(("name" = String, Path, description = "The name of the user")),

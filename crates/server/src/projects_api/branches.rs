@@ -38,6 +38,7 @@ pub(super) struct BranchList {
 /// Lists branches: pinned ones first, then in the order in which they were made.
 #[utoipa::path(
     get,
+    operation_id = "list_branches",
     path = "/api/projects/{id}/branches",
     tag = "branches",
     params(("id" = String, Path, description = "The id of the project"), ListQuery),
@@ -63,6 +64,7 @@ pub(super) async fn list(
 /// Creates a branch. It copies no nodes.
 #[utoipa::path(
     post,
+    operation_id = "create_branch",
     path = "/api/projects/{id}/branches",
     tag = "branches",
     params(("id" = String, Path, description = "The id of the project")),
@@ -81,6 +83,7 @@ pub(super) async fn create(
 /// Renames or marks a branch.
 #[utoipa::path(
     patch,
+    operation_id = "change_branch",
     path = "/api/projects/{id}/branches/{name}",
     tag = "branches",
     params(("id" = String, Path, description = "The id of the project"), ("name" = String, Path, description = "The name of the branch")),
@@ -98,6 +101,7 @@ pub(super) async fn change(
 /// Deletes a branch. It can be restored unless `purge` is true.
 #[utoipa::path(
     delete,
+    operation_id = "delete_branch",
     path = "/api/projects/{id}/branches/{name}",
     tag = "branches",
     params(("id" = String, Path, description = "The id of the project"), ("name" = String, Path, description = "The name of the branch"), DeleteQuery),
@@ -115,6 +119,7 @@ pub(super) async fn delete(
 /// Brings a deleted branch back.
 #[utoipa::path(
     post,
+    operation_id = "restore_branch",
     path = "/api/projects/{id}/branches/{name}/restore",
     tag = "branches",
     params(("id" = String, Path, description = "The id of the project"), ("name" = String, Path, description = "The name of the branch")),
@@ -130,6 +135,7 @@ pub(super) async fn restore(
 /// Merges a branch into another: adds a node with its result.
 #[utoipa::path(
     post,
+    operation_id = "merge_branch",
     path = "/api/projects/{id}/merge",
     tag = "branches",
     params(("id" = String, Path, description = "The id of the project")),

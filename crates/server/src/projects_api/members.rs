@@ -11,6 +11,7 @@ use super::openapi::Refused;
 /// Lists the owner and the members.
 #[utoipa::path(
     get,
+    operation_id = "list_members",
     path = "/api/projects/{id}/members",
     tag = "members",
     params(("id" = String, Path, description = "The id of the project")),
@@ -26,6 +27,7 @@ pub(super) async fn list(
 /// Shares a project with a user, or replaces a user's wrapped key.
 #[utoipa::path(
     post,
+    operation_id = "add_member",
     path = "/api/projects/{id}/members",
     tag = "members",
     params(("id" = String, Path, description = "The id of the project")),
@@ -44,6 +46,7 @@ pub(super) async fn add(
 /// Removes a member, or leaves. What the member reads ends within a second.
 #[utoipa::path(
     delete,
+    operation_id = "remove_member",
     path = "/api/projects/{id}/members/{name}",
     tag = "members",
     params(("id" = String, Path, description = "The id of the project"), ("name" = String, Path, description = "The name of the user")),
@@ -60,6 +63,7 @@ pub(super) async fn remove(
 /// The present key of a project, sealed for the caller.
 #[utoipa::path(
     get,
+    operation_id = "read_member_key",
     path = "/api/projects/{id}/key",
     tag = "members",
     params(("id" = String, Path, description = "The id of the project")),
@@ -72,6 +76,7 @@ pub(super) async fn key(call: Call, Names(id): Names<String>) -> Result<Json<Own
 /// Sets the next key of a sealed project. The request presents the present one.
 #[utoipa::path(
     put,
+    operation_id = "set_next_key",
     path = "/api/projects/{id}/key",
     tag = "members",
     params(("id" = String, Path, description = "The id of the project")),

@@ -40,6 +40,7 @@ pub(super) struct HistoryQuery {
 /// The history of a branch.
 #[utoipa::path(
     get,
+    operation_id = "list_nodes",
     path = "/api/projects/{id}/nodes",
     tag = "nodes",
     params(("id" = String, Path, description = "The id of the project"), HistoryQuery),
@@ -63,6 +64,7 @@ pub(super) async fn list(
 /// Reads a node.
 #[utoipa::path(
     get,
+    operation_id = "read_node",
     path = "/api/projects/{id}/nodes/{node}",
     tag = "nodes",
     params(("id" = String, Path, description = "The id of the project"), ("node" = String, Path, description = "The id of the node")),
@@ -86,6 +88,7 @@ pub(super) struct NodeChange {
 /// Marks a node, or removes the mark.
 #[utoipa::path(
     patch,
+    operation_id = "change_node",
     path = "/api/projects/{id}/nodes/{node}",
     tag = "nodes",
     params(("id" = String, Path, description = "The id of the project"), ("node" = String, Path, description = "The id of the node")),
@@ -103,6 +106,7 @@ pub(super) async fn change(
 /// The provider's reply as it was captured.
 #[utoipa::path(
     get,
+    operation_id = "read_raw_reply",
     path = "/api/projects/{id}/nodes/{node}/raw",
     tag = "nodes",
     params(("id" = String, Path, description = "The id of the project"), ("node" = String, Path, description = "The id of the node")),
@@ -129,6 +133,7 @@ pub(super) struct GraphQuery {
 /// All nodes of a project, without contents, and its branches.
 #[utoipa::path(
     get,
+    operation_id = "read_graph",
     path = "/api/projects/{id}/graph",
     tag = "nodes",
     params(("id" = String, Path, description = "The id of the project"), GraphQuery),

@@ -256,4 +256,17 @@ mod tests {
             assert!(document["components"]["schemas"][name].is_object(), "{name}");
         }
     }
+
+    #[test]
+    fn each_operation_has_an_id_of_its_own() {
+        let document = serde_json::to_value(Api::openapi()).expect("a document");
+        let paths = document["paths"].as_object().expect("paths");
+        let operations = paths.values().flat_map(|path| path.as_object().expect("a path").values());
+        let mut ids: Vec<&str> =
+            operations.map(|operation| operation["operationId"].as_str().expect("an id")).collect();
+        assert!(ids.len() > 60, "{ids:?}");
+        ids.sort_unstable();
+        let twice = ids.windows(2).find(|pair| pair[0] == pair[1]);
+        assert_eq!(twice, None);
+    }
 }

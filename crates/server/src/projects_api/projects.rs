@@ -46,6 +46,7 @@ pub(super) struct ListQuery {
 /// Lists projects, newest first, or searches them.
 #[utoipa::path(
     get,
+    operation_id = "list_projects",
     path = "/api/projects",
     tag = "projects",
     params(ListQuery),
@@ -72,6 +73,7 @@ pub(super) async fn list(call: Call) -> Result<Json<ProjectList>, Refusal> {
 /// Creates a project with its first branch, `main`.
 #[utoipa::path(
     post,
+    operation_id = "create_project",
     path = "/api/projects",
     tag = "projects",
     request_body = NewProject,
@@ -88,6 +90,7 @@ pub(super) async fn create(
 /// Reads a project.
 #[utoipa::path(
     get,
+    operation_id = "read_project",
     path = "/api/projects/{id}",
     tag = "projects",
     params(("id" = String, Path, description = "The id of the project")),
@@ -115,6 +118,7 @@ pub(super) async fn cost(call: Call, Names(id): Names<String>) -> Result<Json<Co
 /// Changes the title or the system text.
 #[utoipa::path(
     patch,
+    operation_id = "change_project",
     path = "/api/projects/{id}",
     tag = "projects",
     params(("id" = String, Path, description = "The id of the project")),
@@ -141,6 +145,7 @@ pub(super) struct DeleteQuery {
 /// Deletes a project. It can be restored unless `purge` is true.
 #[utoipa::path(
     delete,
+    operation_id = "delete_project",
     path = "/api/projects/{id}",
     tag = "projects",
     params(("id" = String, Path, description = "The id of the project"), DeleteQuery),
@@ -155,6 +160,7 @@ pub(super) async fn delete(call: Call, Names(id): Names<String>) -> Result<Statu
 /// Brings a deleted project back.
 #[utoipa::path(
     post,
+    operation_id = "restore_project",
     path = "/api/projects/{id}/restore",
     tag = "projects",
     params(("id" = String, Path, description = "The id of the project")),
@@ -170,6 +176,7 @@ pub(super) async fn restore(
 /// Holds the chat key that the request presents for some minutes. Later requests present the lease.
 #[utoipa::path(
     post,
+    operation_id = "lease_key",
     path = "/api/projects/{id}/lease",
     tag = "projects",
     params(("id" = String, Path, description = "The id of the project")),
@@ -189,6 +196,7 @@ pub(super) async fn lease(
 /// started with them stop.
 #[utoipa::path(
     delete,
+    operation_id = "revoke_lease",
     path = "/api/projects/{id}/lease",
     tag = "projects",
     params(("id" = String, Path, description = "The id of the project")),

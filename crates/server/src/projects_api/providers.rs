@@ -18,6 +18,7 @@ pub(super) struct ProviderList {
 /// The backends and models that a branch can have, and what they can do.
 #[utoipa::path(
     get,
+    operation_id = "list_providers",
     path = "/api/providers",
     tag = "providers",
     responses((status = 200, description = "All backends", body = ProviderList), Refused)

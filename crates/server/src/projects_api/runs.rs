@@ -11,6 +11,7 @@ use super::stream::{EventsQuery, Reading};
 /// Reads a run: whether it is in progress, or how it ended.
 #[utoipa::path(
     get,
+    operation_id = "read_run",
     path = "/api/runs/{id}",
     tag = "runs",
     params(("id" = String, Path, description = "The id of the run")),
@@ -23,6 +24,7 @@ pub(super) async fn read(call: Call, Names(id): Names<String>) -> Result<Json<Ru
 /// Reads the events of a run after a cursor, those so far and those to come.
 #[utoipa::path(
     get,
+    operation_id = "read_run_events",
     path = "/api/runs/{id}/events",
     tag = "runs",
     params(("id" = String, Path, description = "The id of the run"), EventsQuery),
@@ -35,6 +37,7 @@ pub(super) async fn events(call: Call, Names(id): Names<String>) -> Result<Respo
 /// Stops a run. Its node keeps the received part.
 #[utoipa::path(
     post,
+    operation_id = "stop_run",
     path = "/api/runs/{id}/stop",
     tag = "runs",
     params(("id" = String, Path, description = "The id of the run")),

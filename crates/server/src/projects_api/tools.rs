@@ -22,6 +22,7 @@ pub(super) struct ToolServerList {
 /// are not connected are asked now.
 #[utoipa::path(
     get,
+    operation_id = "list_tools",
     path = "/api/tools",
     tag = "tools",
     responses((status = 200, description = "All MCP servers", body = ToolServerList), Refused)
@@ -33,6 +34,7 @@ pub(super) async fn list(call: Call) -> Result<Json<ToolServerList>, Refusal> {
 /// Approves or denies a call that waits for a person, or answers what its tool asks.
 #[utoipa::path(
     post,
+    operation_id = "approve_call",
     path = "/api/runs/{id}/approvals/{call}",
     tag = "tools",
     params(

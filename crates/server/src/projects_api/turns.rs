@@ -20,6 +20,7 @@ const TIMES: HeaderName = HeaderName::from_static("server-timing");
 /// Sends a user message.
 #[utoipa::path(
     post,
+    operation_id = "chat",
     path = "/api/projects/{id}/chat",
     tag = "turns",
     params(("id" = String, Path, description = "The id of the project"), FormatQuery),
@@ -55,6 +56,7 @@ pub(super) async fn chat(
 /// Edits a user message on a new branch.
 #[utoipa::path(
     post,
+    operation_id = "edit_message",
     path = "/api/projects/{id}/edit",
     tag = "turns",
     params(("id" = String, Path, description = "The id of the project"), FormatQuery),
@@ -85,6 +87,7 @@ pub(super) async fn edit(
 /// Regenerates an answer.
 #[utoipa::path(
     post,
+    operation_id = "regenerate_answer",
     path = "/api/projects/{id}/regenerate",
     tag = "turns",
     params(("id" = String, Path, description = "The id of the project"), FormatQuery),
@@ -115,6 +118,7 @@ pub(super) async fn regenerate(
 /// What a chat turn would send, and why.
 #[utoipa::path(
     post,
+    operation_id = "preview_request",
     path = "/api/projects/{id}/preview",
     tag = "turns",
     params(("id" = String, Path, description = "The id of the project")),

@@ -30,6 +30,7 @@ mod runs;
 mod sealed;
 mod swapped_rows;
 mod switching;
+mod titles;
 mod tools;
 mod tutorial;
 mod two_writers;

@@ -46,7 +46,7 @@ const MARKS: [&str; 7] = [
     "systemmark",
 ];
 
-fn key(byte: u8) -> ChatKey {
+pub(crate) fn key(byte: u8) -> ChatKey {
     ChatKey::new([byte; 32])
 }
 
@@ -58,19 +58,19 @@ async fn sealed_project(backends: &[(&str, &str)], settings: &str, title: &str) 
 }
 
 /// Gives the caller a key, and makes a project that is sealed under it.
-async fn seal_project(api: &mut Api, title: &str) -> String {
+pub(crate) async fn seal_project(api: &mut Api, title: &str) -> String {
     api.present(&[(CHAT_KEY, &key(1).write())]);
     let new = json!({"title": title, "mode": "sealed", "keyCheck": key(1).key_check().to_string()});
     api.project(new).await
 }
 
-fn open(value: &Value, chat: &str, node: &str, field: &str) -> String {
+pub(crate) fn open(value: &Value, chat: &str, node: &str, field: &str) -> String {
     let envelope = BASE64_URL_SAFE_NO_PAD.decode(text(value)).expect("base64url");
     let path = FieldPath { chat, node, field };
     String::from_utf8(key(1).open(path, &envelope).expect("the key opens it")).expect("a text")
 }
 
-fn id_of(project: &str) -> &str {
+pub(crate) fn id_of(project: &str) -> &str {
     project.strip_prefix("/api/projects/").expect("the path of a project")
 }
 
@@ -217,6 +217,8 @@ async fn contents_are_neither_stored_nor_in_the_log() {
     for database in [Database::Sqlite, Database::Postgres] {
         let mut api = Api::on(database, &[ANTHROPIC], SCENARIO, everything).await;
         let project = seal_project(&mut api, "titlemark").await;
+        // Shapes of requests are kept while an operator reads turns.
+        assert_eq!(api.gateway.turns().await, [Value::Null; 0]);
         let signature = say_all_marks(&api, &project).await;
         assert_eq!(stored_marks(&api), [""; 0], "{database:?}");
         let log = api.gateway.log();
@@ -226,6 +228,8 @@ async fn contents_are_neither_stored_nor_in_the_log() {
         }
         let turns = api.gateway.turns().await;
         assert!(!json!(turns).to_string().contains("mark"), "{turns:?}");
+        assert_ne!(turns[0]["shape"][0]["bytes"], Value::Null, "{turns:?}");
+        assert!(!json!(turns).to_string().contains("fingerprint"), "sealed parts can be guessed");
         assert!(log.contains("Turn ended"), "the log is on");
         plant_marks(&api).await;
         let found = stored_marks(&api).join(" ");
@@ -270,7 +274,7 @@ say = [{ text = "answered" }]
 ///
 #[tokio::test]
 async fn wrong_key_is_refused_and_nothing_is_stored() {
-    let (mut api, project) = sealed_project(&[ANTHROPIC], "", "").await;
+    let (mut api, project) = sealed_project(&[ANTHROPIC], "", "t").await;
     api.say(&project, "main", "go on").await;
     let before = api.nodes(&project, "main").await;
     for (wrong, status, kind) in
@@ -312,7 +316,7 @@ async fn wrong_key_is_refused_and_nothing_is_stored() {
 #[tokio::test]
 async fn signed_conversation_continues_after_a_restart_under_a_fresh_lease() {
     for backend in [ANTHROPIC, ("bound", "anthropic, bound"), GEMINI, RESPONSES] {
-        let (mut api, project) = sealed_project(&[backend], "", "").await;
+        let (mut api, project) = sealed_project(&[backend], "", "t").await;
         let tools = json!([{"name": "lookup", "parameters": {"type": "object"}}]);
         let chat = json!({"message": "promptmark", "thinking": "medium", "tools": tools});
         let lines = api.chat(&project, chat).await;
@@ -342,7 +346,7 @@ async fn signed_conversation_continues_after_a_restart_under_a_fresh_lease() {
 #[tokio::test]
 async fn refused_thinking_of_an_open_loop_is_left_out_and_the_turn_goes_on() {
     for earlier in [None, Some("go on")] {
-        let (mut api, project) = sealed_project(&[ANTHROPIC], "", "").await;
+        let (mut api, project) = sealed_project(&[ANTHROPIC], "", "t").await;
         if let Some(message) = earlier {
             api.chat(&project, json!({"message": message, "thinking": "medium"})).await;
         }
@@ -373,7 +377,7 @@ async fn refused_thinking_of_an_open_loop_is_left_out_and_the_turn_goes_on() {
 
 #[tokio::test]
 async fn revoked_lease_stops_its_run_and_its_readers_within_a_second() {
-    let (mut api, project) = sealed_project(&[ANTHROPIC], "", "").await;
+    let (mut api, project) = sealed_project(&[ANTHROPIC], "", "t").await;
     let lease = api.post(&format!("{project}/lease"), json!({})).await.json();
     api.present(&[(LEASE, text(&lease["lease"]))]);
     let chat = json!({"message": "stall", "thinking": "medium"});
@@ -397,7 +401,7 @@ async fn revoked_lease_stops_its_run_and_its_readers_within_a_second() {
 
 #[tokio::test]
 async fn answer_of_a_killed_server_is_stored_when_the_key_arrives() {
-    let (mut api, project) = sealed_project(&[ANTHROPIC], "", "").await;
+    let (mut api, project) = sealed_project(&[ANTHROPIC], "", "t").await;
     let chat = json!({"message": "stall", "thinking": "medium"});
     let mut stream = api.open(Method::POST, &format!("{project}/chat"), &chat).await;
     let run = stream.headers["x-throughline-run"].to_str().expect("an id").to_owned();

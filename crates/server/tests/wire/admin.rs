@@ -201,12 +201,44 @@ async fn long_body_is_recorded_in_part() {
     let a = Simulator::start("a").await;
     let settings = "[debug_log]\nenabled = true\nfull_body = true\n";
     let gateway = Gateway::over_simulators(BINARY, &[("a", &a)], settings).await;
-    let body = message_request(&"x".repeat(3 << 20), false);
+    let body = message_request(&"x".repeat(6 << 20), false);
     gateway.client.post("/v1/messages", &[], &body).await.expect_ok();
     let turn = &gateway.turns().await[0];
     let sent = turn["sent"].as_str().unwrap();
-    assert!(sent.len() < (1 << 20) + 100, "{}", sent.len());
+    assert!(sent.len() < (4 << 20) + 100, "{}", sent.len());
     assert!(sent.ends_with(" more bytes]"));
+    let parts = turn["shape"].as_array().unwrap();
+    let text = parts.iter().find(|part| part["section"] == "messages").unwrap();
+    assert_eq!(text["bytes"], (6 << 20) + 2, "the shape is that of the whole body");
+}
+
+/// The shape of a request is kept without any content, and only while an operator reads turns.
+#[tokio::test]
+async fn turn_shows_the_shape_of_its_request_while_an_operator_looks() {
+    let a = Simulator::start("a").await;
+    let gateway = Gateway::over_simulators(BINARY, &[("a", &a)], "").await;
+    let ask = async |text: &str| {
+        let mut body = message_request(text, false);
+        body["system"] = json!("A secret instruction.");
+        gateway.client.post("/v1/messages", &[], &body).await.expect_ok();
+    };
+    ask("A secret question?").await;
+    assert_eq!(gateway.turns().await[0].get("shape"), None, "nobody has looked yet");
+    ask("A secret question?").await;
+    ask("Another question?").await;
+    let turns = gateway.turns().await;
+    let shown = Value::from(turns.clone()).to_string();
+    assert!(!shown.contains("secret"), "{shown}");
+    let part = |turn: usize, section: &str| {
+        let parts = turns[turn]["shape"].as_array().unwrap();
+        parts.iter().find(|part| part["section"] == section).unwrap().clone()
+    };
+    assert_eq!(part(0, "system"), part(1, "system"));
+    assert_ne!(part(0, "messages")["fingerprint"], part(1, "messages")["fingerprint"]);
+    assert_eq!(part(1, "messages")["role"], "user");
+    assert_eq!(part(1, "messages")["bytes"], "A secret question?".len() + 2);
+    let list = gateway.client.get("/admin/turns?bodies=false").await.json();
+    assert_eq!(list["turns"][0].get("shape"), None, "lists are short");
 }
 
 /// No reply is written, so only the turn log can show it.

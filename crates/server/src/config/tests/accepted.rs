@@ -57,6 +57,7 @@ fn empty_file_has_all_defaults() {
             model: String::new(),
             mode: ProjectMode::Managed,
             previous_response: PreviousResponse::Off,
+            titles: true,
         },
         store: Store {
             url: StoreUrl::Sqlite("/users/ada/.local/share/throughline/throughline.db".into()),
