@@ -107,6 +107,8 @@ pub(crate) struct ClientKeys<'a> {
     /// Opens the envelopes of a client that keeps turns. It got the block without one, so the
     /// memory knows the block inside.
     pub(crate) wrapped_by: Option<&'a Envelopes>,
+    /// Whether there are any keys. The memory knows nothing of private turns, so theirs are not hashed.
+    pub(crate) are_known: bool,
 }
 
 impl<'a> ClientKeys<'a> {
@@ -115,11 +117,20 @@ impl<'a> ClientKeys<'a> {
         Self {
             binds_text: client.signature_binds_text,
             wrapped_by: client.keeps_turns.then_some(envelopes),
+            are_known: true,
         }
+    }
+
+    /// The same for a turn that is private or not.
+    pub(crate) fn for_turn(self, is_private: bool) -> Self {
+        Self { are_known: self.are_known && !is_private, ..self }
     }
 
     /// The key of a thinking block.
     pub(crate) fn of(&self, block: &Block) -> Option<BlockKey> {
+        if !self.are_known {
+            return None;
+        }
         if is_thinking(block)
             && let Some(envelopes) = self.wrapped_by
             && let OpenResult::Ours(envelope) = envelopes.open(signature_of(block))
@@ -357,7 +368,7 @@ impl Recall<'_> {
 
     /// A block from an envelope or the vault. The memory has no verdict on it.
     pub(crate) fn stored(&self, block: Block, origin: &Arc<Origin>, session: u64) -> PastBlock {
-        let key = own_key(&block, self.keys.binds_text);
+        let key = own_key(&block, self.keys);
         let refused = key.is_some_and(|key| self.gateway.memory.has_refused(self.target, &key));
         let old = self.rules.policy == Policy::Session && session != self.session;
         let past = match (refused, old) {
@@ -427,13 +438,16 @@ pub(crate) fn with_signature(mut block: Block, new: Option<String>) -> Block {
 }
 
 /// The key of a signed part, from its own signature.
-fn own_key(block: &Block, binds_text: bool) -> Option<BlockKey> {
+fn own_key(block: &Block, keys: ClientKeys<'_>) -> Option<BlockKey> {
+    if !keys.are_known {
+        return None;
+    }
     match block {
         Block::ToolCall { signature, .. } | Block::Text { signature, .. } => {
             let signature = signature.as_deref()?;
             Some(KeyHasher::new(ThinkingKind::Thinking).finish(signature))
         }
-        thinking => client_key(thinking, binds_text),
+        thinking => client_key(thinking, keys.binds_text),
     }
 }
 
@@ -489,4 +503,38 @@ fn same(block: Block) -> PastBlock {
 
 pub(crate) fn foreign(block: Block, reason: Reason, origin: Option<Arc<Origin>>) -> PastBlock {
     PastBlock { maker: Maker::Foreign, reason, origin, ..same(block) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use throughline_codec::dialects::ClientDialect;
+    use throughline_codec::dialects::stored::Stored;
+    use throughline_sealing::Keyring;
+
+    use super::*;
+
+    /// Covers: C-33
+    #[test]
+    fn blocks_of_a_private_turn_have_no_keys() {
+        let envelopes = Envelopes::new(Arc::new(Keyring::new([1; 32])));
+        let thinking = Block::Thinking { text: "hm".to_owned(), signature: Some("s".to_owned()) };
+        let call = Block::ToolCall {
+            id: "c".to_owned(),
+            name: "read".to_owned(),
+            arguments: String::new(),
+            signature: Some("s".to_owned()),
+        };
+        let content = vec![thinking.clone(), call.clone()];
+        let messages = vec![Message::new(Role::Assistant, content)];
+        let request = Request { messages, ..Request::default() };
+        for (is_private, count) in [(false, 1), (true, 0)] {
+            let keys = ClientKeys::new(Stored.defaults(), &envelopes).for_turn(is_private);
+            assert_eq!(keys.of_request(&request).len(), count, "{is_private}");
+            for block in [&thinking, &call] {
+                assert_eq!(own_key(block, keys).is_some(), !is_private, "{block:?}");
+            }
+        }
+    }
 }

@@ -343,6 +343,7 @@ impl<'a> Draft<'a> {
         let rules = self.attempt.settings.thinking;
         let client = self.client.defaults();
         let keys = ClientKeys::new(client, &gateway.envelopes);
+        let keys = keys.for_turn(request.incoming.private);
         let has_assistant = |message: &Message| message.role == Role::Assistant;
         let answer = gateway.memory.ask(&Question {
             lineage: request.lineage,

@@ -444,6 +444,9 @@ impl Relay {
 
     /// Remembers thinking in the form in which the client will send it back.
     fn remember(&self, block: &Block, made: Option<Prefix>, cut: bool) {
+        if !self.in_conversation {
+            return;
+        }
         let text = match block {
             Block::Thinking { text, .. } => text.as_str(),
             _ => "",
