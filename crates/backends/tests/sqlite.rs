@@ -9,7 +9,9 @@ use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor};
 use throughline_backends::sqlite::{SqliteConversations, SqliteStore};
 use throughline_canonical::BlockKey;
-use throughline_conversations::store::{Detail, NodeStore, Piece, ProjectStore, RunStore};
+use throughline_conversations::store::{
+    Detail, NodeStore, Piece, ProjectNode, ProjectStore, RunStore,
+};
 use throughline_gateway::thinking::store::{BlockStatus, Change, Store, StoredBlock, suite};
 use throughline_gateway::thinking::{LineageId, SessionTag};
 
@@ -101,6 +103,7 @@ async fn write_older_file(folder: &Path, file: &Path) {
     connection.close().await.unwrap();
 }
 
+/// Covers: S0-58
 #[tokio::test]
 async fn older_file_keeps_its_content_and_its_paths() {
     let folder = tempfile::tempdir().unwrap();
@@ -113,7 +116,15 @@ async fn older_file_keeps_its_content_and_its_paths() {
         let found: String = path.iter().map(|node| node.id.as_str()).collect();
         assert_eq!(found, ids);
         assert!(path.iter().all(|node| node.sealed == [7] && node.owner == "ada"), "{path:?}");
+        let inside: Vec<_> = path.iter().filter_map(|node| node.in_project.as_ref()).collect();
+        assert_eq!(inside.len(), path.len());
+        let has_none = |of: &&ProjectNode| {
+            !of.has_thinking && of.thinking_tokens.is_none() && of.sealed_thinking.is_none()
+        };
+        assert!(inside.iter().all(has_none), "{inside:?}");
     }
+    let again = SqliteConversations::open(&file).await.unwrap();
+    assert_eq!(again.applied(), 0, "migrations run once");
     assert_eq!(store.raw("c").await.unwrap(), Some(vec![9]));
     assert_eq!(store.named("ada", "item").await.unwrap().unwrap().id, "r");
     let piece = Piece { first: 1, last: 2, continues: false, sealed: vec![10] };

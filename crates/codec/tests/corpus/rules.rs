@@ -116,7 +116,7 @@ impl Rule {
 /// Covers: S3-16, S2-15, S2-18, S2-19, S2-20, S2-21, S2-26, S2-27, S2-29, S2-30, S2-32, S2-45, S3-14,
 /// C-24
 /// Covers: S2-2, S2-3, S2-4, S2-5, S2-9, S2-10, S2-12, S2-23, S2-24, S2-25, S2-28, S2-41, S2-42, S2-43
-/// Covers: C-11, C-23, S0-11, S0-12, S0-13, S0-14, S4-8, S4-9, S4-19, case 31, case 33
+/// Covers: C-11, C-23, S0-11, S0-12, S0-13, S0-14, S4-8, S4-9, S4-18, S4-19, case 31, case 33
 #[test]
 fn every_file_is_read_and_equals_its_golden() {
     let mut findings = Findings::default();

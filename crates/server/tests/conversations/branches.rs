@@ -33,7 +33,7 @@ async fn branch_inherits_its_lock_unless_it_names_another() {
     assert!(text(&refused.json()["hint"]).contains("openai_responses"), "{}", refused.text());
 }
 
-/// Covers: S4-7, S4-34, case 39
+/// Covers: S4-7, S4-34, C-26, case 39
 #[tokio::test]
 async fn locked_branch_refuses_another_model_and_says_how_to_branch() {
     let api = Api::over(&[ANTHROPIC, RESPONSES]).await;

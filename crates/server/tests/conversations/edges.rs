@@ -139,6 +139,7 @@ async fn providers_say_what_their_models_can_do() {
     assert!(model["context"].as_u64() > Some(100_000), "{model}");
 }
 
+/// Covers: S4-64
 #[tokio::test]
 async fn providers_say_nothing_about_unknown_models() {
     let config = r#"

@@ -2,7 +2,7 @@
 //! keys without losing anything.
 
 use std::collections::BTreeSet;
-use std::process::Output;
+use std::process::{Output, Stdio};
 
 use http::Method;
 use serde_json::{Value, json};
@@ -66,6 +66,31 @@ async fn filled(database: Database) -> (Api, [String; 2]) {
     api.gateway.signal("TERM").await;
     api.gateway.wait_for_exit().await;
     (api, [managed, sealed])
+}
+
+/// What `throughline keys verify` writes on a terminal, control characters included.
+async fn verify_on_a_terminal(api: &Api) -> String {
+    let command = format!("'{BINARY}' keys verify --config throughline.toml");
+    let mut script = tokio::process::Command::new("script");
+    script.args(["--quiet", "--return", "--command", &command, "/dev/null"]);
+    script.current_dir(api.gateway.folder()).env(DATA_DIR.0, DATA_DIR.1);
+    let output = script.stdin(Stdio::null()).output().await.expect("`script` runs");
+    assert!(output.status.success(), "{output:?}");
+    out(&output)
+}
+
+#[tokio::test]
+async fn verify_shows_a_bar_on_a_terminal_and_removes_it() {
+    let (api, _) = filled(Database::chosen()).await;
+    let shown = verify_on_a_terminal(&api).await;
+    assert!(shown.contains("\r[") && shown.contains(" rows, 0 damaged"), "{shown:?}");
+    let (bar, result) = shown.rsplit_once("\r\x1b[2K").expect("the bar is removed");
+    assert!(bar.contains('%') && !result.contains('['), "{shown:?}");
+    assert!(result.contains("intact"), "{shown:?}");
+    // Elsewhere there is no bar.
+    let output = keys(&api, &["verify"], &[]).await;
+    assert!(output.status.success(), "{output:?}");
+    assert!(!output.stderr.contains(&b'\r') && !output.stdout.contains(&b'\r'), "{output:?}");
 }
 
 /// Adds a channel, and a room in a project of each of these kinds. A hook does not answer, so its call waits.

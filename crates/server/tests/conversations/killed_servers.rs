@@ -107,16 +107,23 @@ async fn check_after_kill(api: &Api, project: &str, words: &str, seen: &Seen) {
     }
 }
 
+/// How often the server is killed. `TEST_KILLS` says another number, for a long run by hand.
+fn kills() -> usize {
+    let number = |text: String| text.parse().unwrap_or_else(|_| panic!("TEST_KILLS is `{text}`"));
+    let default = match Database::chosen() {
+        Database::Sqlite => KILLS,
+        Database::Postgres => KILLS_ON_POSTGRES,
+    };
+    std::env::var("TEST_KILLS").map_or(default, number)
+}
+
 ///
 #[tokio::test]
 async fn killed_server_loses_nothing_that_it_had_shown() {
     let mut api = Api::with(&[ANTHROPIC], SCENARIO, "").await;
     let mut random = Random(0x0bad_5eed);
     let (mut interrupted, mut completed) = (0, 0);
-    let kills = match Database::chosen() {
-        Database::Sqlite => KILLS,
-        Database::Postgres => KILLS_ON_POSTGRES,
-    };
+    let kills = kills();
     for kill in 0..kills {
         // A new project, because words that were not acknowledged may be there or not.
         let project = api.project(json!({"title": "t"})).await;

@@ -264,7 +264,7 @@ async fn lost_stored_reply_is_replaced_by_the_whole_history() {
 /// A server of the Responses dialect that stores nothing ignores the id of an earlier reply, and would
 /// answer from the newest message alone.
 ///
-/// Covers: S4-63
+/// Covers: S4-63, S4-64
 #[tokio::test]
 async fn server_that_stores_nothing_gets_the_whole_history() {
     let simulator = Simulator::with(Options {

@@ -189,6 +189,66 @@ async fn follower_stays_over_two_runs_and_resumes_between_them() {
 }
 
 #[tokio::test]
+async fn follower_that_comes_late_gets_the_active_run_from_its_first_event() {
+    let upstream = RawUpstream::start().await;
+    let gateway = gateway_over(&upstream, "").await;
+    for run in ["ended", "active"] {
+        let (mut answer, mut exchange) = begun(&gateway, &upstream, Door::AgUi, run).await;
+        let seen = read_until(&mut answer, "A heron ").await;
+        let path = "/ag-ui/t?follow=true";
+        let mut follower = gateway.client.open(Method::GET, path, &[ADA], "").await;
+        let followed = read_until(&mut follower, "A heron ").await;
+        let first = followed.lines().find_map(|line| line.strip_prefix("data: ")).expect("data");
+        assert!(first.contains("RUN_STARTED") && first.contains(run), "{followed}");
+        assert!(seen.contains(first), "{followed}\n{seen}");
+        assert_eq!(followed.matches("RUN_STARTED").count(), 1, "{followed}");
+        let stranger = gateway.client.open(Method::GET, path, &[EVE], "").await;
+        drop(stranger);
+        end_reply(&mut exchange, "flies.").await;
+        read_until(&mut answer, "RUN_FINISHED").await;
+    }
+}
+
+#[tokio::test]
+async fn chat_resumes_the_newest_of_its_active_runs() {
+    let upstream = RawUpstream::start().await;
+    let gateway = gateway_over(&upstream, "").await;
+    let (_first, _older) = begun(&gateway, &upstream, Door::Ui, "").await;
+    let body = Door::Ui.body("t", "", "y");
+    let (second, mut newer) = tokio::join!(start(&gateway.client, Door::Ui, ADA, &body), async {
+        let mut exchange = upstream.next().await;
+        begin_reply(&mut exchange, "A stork ").await;
+        exchange
+    });
+    let path = "/ui/chat/t/stream";
+    let mut resumed = gateway.client.open(Method::GET, path, &[ADA], "").await;
+    assert_eq!(run_of(&resumed), run_of(&second));
+    end_reply(&mut newer, "flies.").await;
+    let shown = read_until(&mut resumed, "[DONE]\n\n").await;
+    assert!(shown.contains("A stork ") && !shown.contains("heron"), "{shown}");
+}
+
+/// The limit is longer than any test, or there is none. Both go on until the provider has ended.
+#[tokio::test]
+async fn run_without_a_client_goes_on_to_its_end_if_the_operator_wants_it() {
+    let upstream = RawUpstream::start().await;
+    let short = gateway_over(&upstream, "[runs]\ndetached = \"100ms\"\n").await;
+    let endless = gateway_over(&upstream, "[runs]\ndetached = \"until_end\"\n").await;
+    let (answer, mut kept) = begun(&endless, &upstream, Door::NdJson, "kept").await;
+    let id = run_of(&answer);
+    drop(answer);
+    // The same time is too long for the other gateway.
+    for _ in 0..2 {
+        let (answer, exchange) = begun(&short, &upstream, Door::NdJson, "gone").await;
+        drop(answer);
+        exchange.wait_until_closed().await;
+    }
+    assert_eq!(status(&endless, &id).await, "running");
+    end_reply(&mut kept, "flies.").await;
+    wait_until("the run ends", async || status(&endless, &id).await == "completed").await;
+}
+
+#[tokio::test]
 async fn without_a_log_a_reply_ends_with_its_connection() {
     let upstream = RawUpstream::start().await;
     let gateway = gateway_over(&upstream, "[runs]\nlog = false\n").await;

@@ -13,6 +13,7 @@ async fn last_request(api: &Api) -> Value {
     serde_json::from_str(body).expect("JSON")
 }
 
+/// Covers: C-16
 #[tokio::test]
 async fn addressed_member_thinks_and_answers() {
     let api = api().await;

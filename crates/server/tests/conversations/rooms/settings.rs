@@ -61,6 +61,7 @@ async fn channels_are_made_changed_and_removed() {
     assert_eq!(api.delete("/api/channels/a").await.status, 404);
 }
 
+/// Covers: C-26
 #[tokio::test]
 async fn room_on_a_locked_branch_takes_only_its_model() {
     let api = api().await;
