@@ -44,7 +44,7 @@ async fn path_is_read_in_pages(store: &dyn Store) {
             }
         }
     }
-    for detail in [Detail::Whole, Detail::Content] {
+    for detail in [Detail::Whole, Detail::Content, Detail::Facts] {
         let expected = |nodes: Vec<Node>| -> Vec<Node> {
             nodes.into_iter().map(|node| without_raw(node).with_detail(detail)).collect()
         };

@@ -2,7 +2,8 @@
 
 use crate::store::{
     Changed, Commit, Credential, CredentialChange, KeyChange, Member, Node, Outcome, Page,
-    PreviousKey, Project, ProjectFacts, SealedUnder, Store, User, UserSession,
+    PreviousKey, Project, ProjectFacts, Run, RunEnd, RunStatus, SealedUnder, Store, User,
+    UserSession, project_scope,
 };
 
 /// The message of a failed store operation.
@@ -178,6 +179,28 @@ async fn members_read_what_is_shared_with_them(store: &dyn Store) {
 
 async fn commit_under_an_earlier_key_writes_nothing(store: &dyn Store) {
     store.put_project(sealed_project("p_sealed", "one")).await.expect(OK);
+    let start = Run {
+        id: "run_sealed".to_owned(),
+        owner: "user_ada".to_owned(),
+        scope: project_scope("p_sealed"),
+        name: None,
+        reference: None,
+        instance: "i".to_owned(),
+        epoch: 1,
+        status: RunStatus::Running,
+        created: 1,
+        expires: None,
+        sealed: vec![1],
+    };
+    let started = Commit { start: Some(start.clone()), ..Commit::default() };
+    assert_eq!(store.commit(started).await.expect(OK), Outcome::Written);
+    let end = || RunEnd {
+        run: start.id.clone(),
+        epoch: 1,
+        status: RunStatus::Completed,
+        expires: None,
+        sealed: vec![2],
+    };
     let commit = |node: &str, project: &str, key_check: &str| Commit {
         sealed_under: Some(SealedUnder {
             project: project.to_owned(),
@@ -197,12 +220,20 @@ async fn commit_under_an_earlier_key_writes_nothing(store: &dyn Store) {
     };
     assert!(store.change_key(change).await.expect(OK));
     for (project, key_check) in [("p_sealed", "one"), ("p_none", "two")] {
-        let outcome = store.commit(commit("n_two", project, key_check)).await.expect(OK);
-        assert_eq!(outcome, Outcome::KeyChanged);
+        let late = commit("n_two", project, key_check);
+        for end in [None, Some(end())] {
+            let late = Commit { end, ..late.clone() };
+            assert_eq!(store.commit(late).await.expect(OK), Outcome::KeyChanged);
+        }
     }
     assert_eq!(store.node("n_two").await.expect(OK), None);
-    let outcome = store.commit(commit("n_two", "p_sealed", "two")).await.expect(OK);
-    assert_eq!(outcome, Outcome::Written);
+    let stored = store.run("run_sealed").await.expect(OK);
+    assert_eq!(stored, Some(start.clone()), "the run has not ended");
+    let present = Commit { end: Some(end()), ..commit("n_two", "p_sealed", "two") };
+    assert_eq!(store.commit(present).await.expect(OK), Outcome::Written);
+    let stored = store.run("run_sealed").await.expect(OK).map(|run| run.status);
+    assert_eq!(stored, Some(RunStatus::Completed));
+    assert!(store.remove_run("run_sealed").await.expect(OK));
     let ids = ["p_sealed", "p_none"].map(str::to_owned);
     let checks = store.key_checks(&ids).await.expect(OK);
     assert_eq!(checks, [("p_sealed".to_owned(), Some("two".to_owned()))]);

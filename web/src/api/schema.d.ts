@@ -149,6 +149,7 @@ export interface components {
             id: string;
             /** @description The model. `null`: the default one of the backend. */
             model?: string | null;
+            problem?: components["schemas"]["Unreadable"] | null;
             /** @description The backend. `null`: the default one. */
             provider?: string | null;
             /** @description The system text. */
@@ -757,6 +758,7 @@ export interface components {
             modelUsed?: string | null;
             /** @description The node before it. */
             parent?: string | null;
+            problem?: components["schemas"]["Unreadable"] | null;
             /** @description The backend that made it. */
             provider?: string | null;
             /** @description The author: `user`, `assistant` or `system`. */
@@ -852,6 +854,8 @@ export interface components {
             next?: string | null;
             /** @description The projects, newest first. */
             projects: components["schemas"]["ProjectView"][];
+            /** @description What a search could not look at, at most 100 values. */
+            unreadable?: components["schemas"]["Unreadable"][];
         };
         /** @description A project as the API shows it. */
         ProjectView: {
@@ -877,6 +881,7 @@ export interface components {
             matches?: components["schemas"]["Match"][];
             /** @description Who holds the key: `managed` or `sealed`. */
             mode: string;
+            problem?: components["schemas"]["Unreadable"] | null;
             /** @description The system text. */
             system?: string | null;
             /** @description The title. `null` if the project is sealed and the request has no key. */
@@ -1023,6 +1028,7 @@ export interface components {
             id: string;
             /** @description The people who have said something. */
             participants: string[];
+            problem?: components["schemas"]["Unreadable"] | null;
             /** @description The project that has its messages. */
             project: string;
             /**
@@ -1197,6 +1203,15 @@ export interface components {
              * @description Samples from the most likely tokens with this joint probability.
              */
             top_p?: number | null;
+        };
+        /** @description Why a part of an answer is missing: its stored value was damaged or moved. */
+        Unreadable: {
+            /** @description What cannot be read, with its id. */
+            detail: string;
+            /** @description What the operator can do. */
+            hint: string;
+            /** @description The kind of problem, for programs: `/problems/unreadable`. */
+            type: string;
         };
         /** @description What a user gets who has proved a passphrase or a recovery code. */
         UserView: {

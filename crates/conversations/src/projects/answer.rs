@@ -306,14 +306,29 @@ impl Answer {
                 to: Some(node.id.clone()),
             });
             commit.nodes = vec![node];
+            commit.sealed_under = self.seal.sealed_under();
         }
         store.commit(commit).await
+    }
+
+    /// Stores the end and the node of the answer. If the key was changed meanwhile, the node waits for the
+    /// present key.
+    async fn commit_under_key(&self, driven: &Driven) -> Result<Outcome, StoreError> {
+        match self.commit_end(driven).await? {
+            Outcome::KeyChanged => {
+                let project =
+                    self.projects.sealed_store.store.project(&self.content.project).await?;
+                let cost = self.run_cost(driven).filter(|_| project.is_some());
+                self.projects.end_without_node(self.run_end(driven), cost).await
+            }
+            outcome => Ok(outcome),
+        }
     }
 }
 
 impl StoreEnd for Answer {
     fn store_end<'a>(&'a self, driven: &'a Driven) -> StoreFuture<'a, Outcome> {
-        Box::pin(self.commit_end(driven))
+        Box::pin(self.commit_under_key(driven))
     }
 }
 
@@ -350,16 +365,11 @@ impl Projects {
     ) -> Result<(Request, Context), Problem> {
         let project = self.sealed_store.store.project(&run.project).await?;
         let project = project.ok_or_else(|| Problem::not_found("project", &run.project))?;
-        let mut past = self.past(seal, &run.parent).await?;
-        past.extend(more);
         let settings = self.gateway.settings();
         // Another server would ignore the id, and answer from the newest message alone.
         let backend = settings.backends.iter().find(|backend| backend.name == run.provider);
         request.provider_state.store &=
             backend.is_some_and(|backend| self.gateway.keeps_responses(backend));
-        if request.provider_state.store {
-            request.provider_state.previous = self.stored_reply(&past, run);
-        }
         let own = run.room.as_ref().and_then(|room| room.system.clone());
         let system = match own {
             Some(system) => Some(system),
@@ -376,7 +386,11 @@ impl Projects {
             fixed,
             member: run.room.as_ref().map(|room| &*room.channel),
         };
-        let mut context = assemble(past, &target, &self.gateway.envelopes);
+        let recent = self.recent(seal, &run.parent, more, &target).await?;
+        if request.provider_state.store {
+            request.provider_state.previous = self.stored_reply(&recent.nodes, run);
+        }
+        let mut context = assemble(recent.nodes, recent.earlier, &target, &self.gateway.envelopes);
         request.messages = std::mem::take(&mut context.messages);
         request.model.clone_from(&run.model);
         request.stream = true;
@@ -431,7 +445,9 @@ impl CloseRun for Projects {
             let project = self.sealed_store.store.project(&content.project).await?;
             let seal = project.and_then(|project| self.managed_seal(&project));
             let Some(seal) = seal else {
-                return self.end_without_key(&run).await;
+                let Run { id, epoch, status, expires, sealed, .. } = run;
+                let end = RunEnd { run: id, epoch, status, expires, sealed };
+                return self.end_without_node(end, None).await.map(drop);
             };
             let retention = self.settings().retention;
             let answer = Answer::new(self, seal, &run, content, retention);
@@ -483,34 +499,46 @@ fn node_status(status: RunStatus) -> NodeStatus {
 mod tests {
     use http::HeaderMap;
     use throughline_codec::pacing::Pacing;
-    use throughline_sealing::Keyring;
+    use throughline_sealing::{ChatKey, Keyring, wrap_key};
 
+    use super::super::ProjectSettings;
+    use super::super::branch::MAX_PATH;
     use super::super::history::Order;
     use super::super::project::FIRST_BRANCH;
     use super::super::turn::scope;
-    use super::super::{ProjectMode, ProjectSettings};
     use super::*;
     use crate::in_memory::InMemory;
     use crate::runs::Runs;
-    use crate::runs::canonical::tests::panicking;
+    use crate::runs::canonical::tests::{hello, panicking};
     use crate::sealed_store::SealedStore;
-    use crate::store::{Branch, NodeStore, Page, ProjectFacts, ProjectStore, Reference, RunStore};
+    use crate::store::{
+        Branch, KeyChange, MemberStore, NodeStore, Page, PreviousKey, ProjectFacts, ProjectStore,
+        Reference, RunStore,
+    };
     use crate::test_gateway::gateway;
 
     const PROJECT: &str = "project_1";
     const BRANCH: &str = "branch_1";
 
-    /// A project with a question, whose answer is being written.
+    /// A managed project with a question, whose answer is being written.
     async fn begin(store: &Arc<InMemory>, caller: &Caller) -> Answer {
+        begin_under(store, caller, None).await
+    }
+
+    /// The same under the key of a client.
+    async fn begin_under(store: &Arc<InMemory>, caller: &Caller, key: Option<ChatKey>) -> Answer {
         let keyring = Arc::new(Keyring::new([7; 32]));
         let sealed_store = Arc::new(SealedStore::new(store.clone(), keyring.clone(), 1 << 20));
         let runs = Arc::new(Runs::new(sealed_store.clone()));
         let settings = ProjectSettings { pacing: Pacing::IMMEDIATE, ..ProjectSettings::default() };
         let projects = Projects::new(gateway(keyring.clone()), runs, Arc::default(), settings);
-        let seal = Arc::new(ChatSeal::managed(&keyring, PROJECT));
         let owner = caller.owner.clone();
-        let mode = ProjectMode::Managed.as_str().to_owned();
-        let facts = ProjectFacts { mode, ..ProjectFacts::default() };
+        let key_check = key.as_ref().map(|key| key.key_check().to_string());
+        let seal = Arc::new(match key {
+            Some(key) => ChatSeal::sealed(PROJECT, key, &[], None).unwrap(),
+            None => ChatSeal::managed(&keyring, PROJECT),
+        });
+        let facts = ProjectFacts { key_check, ..ProjectFacts::default() };
         let project =
             Project { id: PROJECT.to_owned(), owner: owner.clone(), facts, ..Project::default() };
         store.put_project(project).await.unwrap();
@@ -591,6 +619,46 @@ mod tests {
         assert_eq!(store.active_runs(&[BRANCH.to_owned()]).await.unwrap(), []);
     }
 
+    ///
+    #[tokio::test]
+    async fn answer_under_an_earlier_key_waits_for_the_present_key() {
+        let store = Arc::new(InMemory::default());
+        let [first, next] = [1, 2].map(|key| ChatKey::new([key; 32]));
+        let caller = Caller::new("ada", HeaderMap::new());
+        let answer = begin_under(&store, &caller, Some(first.clone())).await;
+        let previous = wrap_key(&first, &next, PROJECT, &[7; 12]);
+        let change = KeyChange {
+            project: PROJECT.to_owned(),
+            previous: PreviousKey::new(first.key_check(), &previous),
+            key_check: next.key_check().to_string(),
+            wrapped_keys: Vec::new(),
+        };
+        assert!(store.change_key(change).await.unwrap());
+        let run = answer.canonical_run();
+        let guard = answer.projects.runs.register(run.live.clone());
+        let driven = run.drive_events(hello(), &answer).await.expect("the end is stored");
+        drop(guard);
+        assert_eq!(driven.status, RunStatus::Completed);
+        let ended = store.run("run_1").await.unwrap().unwrap();
+        assert_eq!(ended.status, RunStatus::Interrupted);
+        assert_eq!(store.node("answer").await.unwrap(), None, "nothing under the earlier key");
+        let caller = Caller { key: Some(next.clone()), ..caller };
+        let page = Page { after: None, limit: 9 };
+        let history =
+            answer.projects.history(&caller, PROJECT, FIRST_BRANCH, Order::Ascending, page);
+        let nodes = history.await.unwrap().nodes;
+        let texts: Vec<_> =
+            nodes.iter().map(|node| (node.status, node.content.as_deref())).collect();
+        let complete = |text| (NodeStatus::Complete, Some(text));
+        assert_eq!(texts, [complete("Hello?"), complete("Hi")]);
+        let stored = store.node("answer").await.unwrap().unwrap();
+        let later = ChatSeal::sealed(PROJECT, first, &[], None).unwrap();
+        assert!(
+            crate::projects::history::content(&later, &stored).is_err(),
+            "the next key seals it"
+        );
+    }
+
     /// The path is long enough for several threads.
     #[tokio::test]
     async fn long_path_is_opened_in_order() {
@@ -607,7 +675,9 @@ mod tests {
             expected.push((id, text));
         }
         store.commit(Commit { nodes, ..Commit::default() }).await.unwrap();
-        let past = answer.projects.past(&answer.seal, "node_1202").await.unwrap();
+        let read = answer.projects.past_page(&answer.seal, "node_1202", MAX_PATH).await;
+        let (past, before) = read.unwrap();
+        assert_eq!(before, None);
         let found: Vec<(String, String)> =
             past.into_iter().map(|node| (node.id, node.content.text())).collect();
         assert_eq!(found, expected);
@@ -616,6 +686,6 @@ mod tests {
         let moved =
             Node { id: "node_900".to_owned(), parent: Some("node_899".to_owned()), ..moved };
         store.put(moved, None).await.unwrap();
-        assert!(answer.projects.past(&answer.seal, "node_1202").await.is_err());
+        assert!(answer.projects.past_page(&answer.seal, "node_1202", MAX_PATH).await.is_err());
     }
 }

@@ -60,6 +60,14 @@ pub fn message_tokens(blocks: &[Block]) -> u64 {
     MESSAGE_TOKENS + blocks.iter().map(block_tokens).sum::<u64>()
 }
 
+/// About how many tokens a block has at least in a request that has its text, with or without its signature.
+pub fn text_block_tokens(block: &Block) -> u64 {
+    match block {
+        Block::Text { text, .. } | Block::Refusal { text } => text_tokens(text),
+        _ => 0,
+    }
+}
+
 fn block_tokens(block: &Block) -> u64 {
     let signed = |signature: &Option<String>| signature.as_deref().map_or(0, text_tokens);
     let own = match block {

@@ -8,6 +8,7 @@ use throughline_canonical::{Block, Cost, EndReason, Fault, Loss, NativeTurn, Ori
 use throughline_codec::dialects::content_blocks;
 use utoipa::ToSchema;
 
+use super::unreadable::Unreadable;
 use crate::chat_seal::{ChatSeal, Field, SealedFields};
 use crate::store::{Node, NodeRole, NodeStatus, ProjectNode};
 
@@ -227,6 +228,9 @@ pub struct NodeView {
     pub losses: Vec<Loss>,
     /// When it was created, in milliseconds since 1970.
     pub created_at: u64,
+    /// Why the content is missing although the request may read it. Only lists show such nodes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub problem: Option<Unreadable>,
 }
 
 /// The sealed fields of a node, in base64url. Only sealed projects show them: their clients have the key.
@@ -292,6 +296,7 @@ impl NodeView {
             interrupted: facts.status != NodeStatus::Complete,
             starred: facts.starred,
             created_at: node.created,
+            problem: None,
         }
     }
 }

@@ -5,7 +5,7 @@
 //! before it is sent as plain text. The gateway's history rules then decide about each block,
 //! as they do for every client.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use serde::Serialize;
@@ -16,7 +16,7 @@ use throughline_canonical::{
 use throughline_gateway::thinking::Envelopes;
 use utoipa::ToSchema;
 
-use super::budget::{Counted, Sizes, Window, message_tokens};
+use super::budget::{Counted, Sizes, Window, message_tokens, text_block_tokens};
 use super::content::NodeContent;
 use super::rounds::{finished_rounds, is_result, native_round};
 use super::tool_text::{Calls, call_text, drop_repeated_results};
@@ -91,6 +91,17 @@ pub struct Context {
     pub estimated: u64,
 }
 
+/// A node for which there is no room, whatever it holds.
+#[derive(Clone, Debug)]
+pub struct EarlierNode {
+    /// The id.
+    pub id: String,
+    /// The facts.
+    pub facts: NodeFacts,
+    /// Whether it has thinking.
+    pub has_thinking: bool,
+}
+
 /// What the history is for.
 #[derive(Clone, Copy, Debug)]
 pub struct Target<'a> {
@@ -122,9 +133,15 @@ struct Part {
     tokens: u64,
 }
 
-/// Assembles the history of a branch. `path` is oldest first.
-pub fn assemble(mut path: Vec<PastNode>, target: &Target<'_>, envelopes: &Envelopes) -> Context {
-    let native_from = path.iter().rposition(|node| is_break(node, target)).map_or(0, |at| at + 1);
+/// Assembles the history of a branch, oldest first. `earlier` are the nodes before `path`, which
+/// [`fills_window`].
+pub fn assemble(
+    mut path: Vec<PastNode>,
+    earlier: Vec<EarlierNode>,
+    target: &Target<'_>,
+    envelopes: &Envelopes,
+) -> Context {
+    let native_from = native_from(&path, target);
     let keep_from = open_loop(&path);
     let counted = Counted::newest(&path, target.provider, target.model);
     let starts: Vec<bool> = path.iter().map(is_question).collect();
@@ -138,13 +155,14 @@ pub fn assemble(mut path: Vec<PastNode>, target: &Target<'_>, envelopes: &Envelo
         parts.push(part);
     }
     let sizes = Sizes::new(parts.iter().map(|part| part.tokens).collect(), counted);
-    let first = fit(&mut parts, &sizes, keep_from, target.window);
-    let left_out = parts.iter().flat_map(Part::left_out).collect();
-    let (nodes, messages): (Vec<NodeUse>, Vec<Vec<Message>>) =
+    let first = fit(&mut parts, &sizes, keep_from, target.window, !earlier.is_empty());
+    let unread = earlier.iter().filter_map(|node| node.left_out(target));
+    let left_out = unread.chain(parts.iter().flat_map(Part::left_out)).collect();
+    let (read, messages): (Vec<NodeUse>, Vec<Vec<Message>>) =
         parts.into_iter().map(|part| (part.used, part.messages)).unzip();
     Context {
         messages: pair_calls(messages.into_iter().flatten().collect(), &assembly.calls),
-        nodes,
+        nodes: earlier.into_iter().map(EarlierNode::into_use).chain(read).collect(),
         left_out,
         losses: assembly.losses,
         tokens: sizes.fixed(target.fixed) + sizes.from(first),
@@ -152,9 +170,55 @@ pub fn assemble(mut path: Vec<PastNode>, target: &Target<'_>, envelopes: &Envelo
     }
 }
 
+/// Whether nodes fill the window, whatever comes before them. Nothing that [`assemble`] does with them
+/// then depends on it.
+pub fn fills_window(path: &[PastNode], target: &Target<'_>) -> bool {
+    let Some(window) = target.window else { return false };
+    let Some(counted) = Counted::newest(path, target.provider, target.model) else { return false };
+    if !path.iter().any(is_question) || !has_all_calls(path) {
+        return false;
+    }
+    let native_from = native_from(path, target);
+    let least =
+        path.iter().enumerate().map(|(at, node)| least_tokens(node, at >= native_from, target));
+    let sizes = Sizes::new(least.collect(), Some(counted));
+    sizes.fixed(window.fixed) + sizes.from(0) > window.tokens
+}
+
+/// The index of the first node after the break.
+fn native_from(path: &[PastNode], target: &Target<'_>) -> usize {
+    path.iter().rposition(|node| is_break(&node.facts, target)).map_or(0, |at| at + 1)
+}
+
+/// Whether each result is after its call.
+fn has_all_calls(path: &[PastNode]) -> bool {
+    let mut called = HashSet::new();
+    path.iter().flat_map(|node| &node.content.blocks).all(|block| match block {
+        Block::ToolCall { id, .. } => {
+            called.insert(id.as_str());
+            true
+        }
+        Block::ToolResult { id, .. } => called.contains(id.as_str()),
+        _ => true,
+    })
+}
+
+/// What a node has at least: all of it as its maker wrote it, and its texts in any form.
+fn least_tokens(node: &PastNode, is_native: bool, target: &Target<'_>) -> u64 {
+    let (facts, blocks) = (&node.facts, &node.content.blocks);
+    let is_whole = facts.status == NodeStatus::Complete && !is_of_other_member(facts, target);
+    if is_native && is_whole {
+        return message_tokens(blocks);
+    }
+    let is_text = |block: &&Block| match block {
+        Block::Text { text, .. } | Block::Refusal { text } => !text.trim().is_empty(),
+        _ => false,
+    };
+    blocks.iter().filter(is_text).map(text_block_tokens).sum()
+}
+
 /// Whether a node was made by another provider or model than the branch's.
-fn is_break(node: &PastNode, target: &Target<'_>) -> bool {
-    let facts = &node.facts;
+fn is_break(facts: &NodeFacts, target: &Target<'_>) -> bool {
     facts.role == NodeRole::Assistant
         && !is_of_other_member(facts, target)
         && (facts.provider.as_deref(), facts.model.as_deref())
@@ -191,7 +255,7 @@ struct Assembly<'a> {
 
 impl Assembly<'_> {
     fn part(&mut self, node: PastNode, is_native: bool) -> Part {
-        let is_own = !is_break(&node, self.target);
+        let is_own = !is_break(&node.facts, self.target);
         let is_others = is_of_other_member(&node.facts, self.target);
         let PastNode { id, facts, mut content } = node;
         let speaker = match is_others {
@@ -348,6 +412,24 @@ fn thinking_of(blocks: &[Block]) -> Vec<(usize, ThinkingKind)> {
     blocks.iter().enumerate().filter_map(kind).collect()
 }
 
+impl EarlierNode {
+    /// Its thinking, as one block: the blocks are in its content.
+    fn left_out(&self, target: &Target<'_>) -> Option<BlockReport> {
+        let is_foreign = is_break(&self.facts, target);
+        self.has_thinking.then(|| BlockReport {
+            path: format!("nodes.{}.contentBlocks", self.id),
+            kind: ThinkingKind::Thinking,
+            fate: Fate::LeftOut,
+            reason: Some(if is_foreign { Reason::Origin } else { Reason::Policy }),
+            origin: None,
+        })
+    }
+
+    fn into_use(self) -> NodeUse {
+        NodeUse { node: self.id, form: Form::LeftOut, reason: Why::Budget }
+    }
+}
+
 impl Part {
     /// The thinking that is not sent, and why.
     fn left_out(&self) -> impl Iterator<Item = BlockReport> {
@@ -452,10 +534,19 @@ fn missing_result(id: &str, calls: &Calls) -> Block {
 
 /// Fills the window with the newest nodes. The present turn always stays. An earlier turn is kept
 /// whole or not at all, because a history begins with a user message. Returns the index of the first
-/// node that stays.
-fn fit(parts: &mut [Part], sizes: &Sizes, keep_from: usize, window: Option<Window>) -> usize {
+/// node that stays. If there are earlier nodes, the first turn here may have begun among them.
+fn fit(
+    parts: &mut [Part],
+    sizes: &Sizes,
+    keep_from: usize,
+    window: Option<Window>,
+    has_earlier: bool,
+) -> usize {
     let Some(window) = window else { return 0 };
-    let starts: Vec<usize> = (0..parts.len()).filter(|at| parts[*at].starts_turn).collect();
+    let mut starts: Vec<usize> = (0..parts.len()).filter(|at| parts[*at].starts_turn).collect();
+    if has_earlier && starts.first() != Some(&0) {
+        starts.insert(0, 0);
+    }
     let first = sizes.first_that_fits(window, keep_from, &starts);
     for part in &mut parts[..first] {
         if !std::mem::take(&mut part.messages).is_empty() {

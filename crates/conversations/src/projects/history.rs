@@ -12,10 +12,10 @@ use serde_json::value::RawValue;
 use tokio::task::spawn_blocking;
 use utoipa::ToSchema;
 
-use super::branch::MAX_PATH;
 use super::content::{NodeContent, NodeView};
 use super::context::PastNode;
 use super::problem::Problem;
+use super::unreadable::{Unreadable, or_unreadable};
 use super::{Caller, Projects};
 use crate::chat_seal::{ChatSeal, Field, SealedFields};
 use crate::store::{Changed, Detail, Node, NodeRole, NodeStatus, Page, Project};
@@ -101,6 +101,14 @@ pub struct Match {
     pub snippet: String,
 }
 
+/// What a search has found in a project.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    pub(super) matches: Vec<Match>,
+    /// Nodes that it could not look at.
+    pub(super) unreadable: Vec<Unreadable>,
+}
+
 /// The names of branches, by id.
 pub(super) type BranchNames = HashMap<String, String>;
 
@@ -157,7 +165,7 @@ impl Projects {
             }
         };
         let nodes: Result<Vec<NodeView>, Problem> =
-            nodes.iter().map(|node| view(seal.as_deref(), node, &names)).collect();
+            nodes.iter().map(|node| item(seal.as_deref(), node, &names)).collect();
         Ok(HistoryPage { nodes: nodes?, next })
     }
 
@@ -262,12 +270,18 @@ impl Projects {
         Ok(named.collect())
     }
 
-    /// The path to a node, with contents. Long paths are opened by several threads, none of which serves
-    /// requests.
-    pub(super) async fn past(&self, seal: &ChatSeal, head: &str) -> Result<Vec<PastNode>, Problem> {
-        let mut nodes = self.sealed_store.store.path(head, MAX_PATH, Detail::Content).await?;
+    /// The last nodes of the path to a node, at most `most`, with contents; and the node before them. Many
+    /// nodes are opened by several threads, none of which serves requests.
+    pub(super) async fn past_page(
+        &self,
+        seal: &ChatSeal,
+        head: &str,
+        most: usize,
+    ) -> Result<(Vec<PastNode>, Option<String>), Problem> {
+        let mut nodes = self.sealed_store.store.path(head, most, Detail::Content).await?;
+        let before = nodes.first().and_then(|first| first.parent.clone());
         if nodes.len() < MIN_PARALLEL_NODES {
-            return open_nodes(seal, nodes);
+            return Ok((open_nodes(seal, nodes)?, before));
         }
         let threads = available_parallelism().map_or(1, usize::from).min(MAX_OPENING_THREADS);
         let share = nodes.len().div_ceil(threads);
@@ -285,7 +299,7 @@ impl Projects {
             };
             past.extend(part.await.map_err(broken)??);
         }
-        Ok(past)
+        Ok((past, before))
     }
 
     /// Searches the texts of a project.
@@ -294,8 +308,8 @@ impl Projects {
         seal: &ChatSeal,
         project: &str,
         searched: &str,
-    ) -> Result<Vec<Match>, Problem> {
-        let (mut matches, mut looked_at, mut after) = (Vec::new(), 0, None);
+    ) -> Result<Found, Problem> {
+        let (mut found, mut looked_at, mut after) = (Found::default(), 0, None);
         while looked_at < MAX_SEARCHED_NODES {
             let page = Page { after: after.take(), limit: NODE_PAGE };
             let nodes = self.sealed_store.store.project_nodes(project, page).await?;
@@ -305,16 +319,17 @@ impl Projects {
             after = Some(last.id.clone());
             looked_at += nodes.len();
             for node in nodes {
-                let text = content(seal, &node)?.text();
-                if let Some(snippet) = snippet(&text, searched) {
-                    matches.push(Match { node_id: node.id, snippet });
-                    if matches.len() == MAX_MATCHES {
-                        return Ok(matches);
+                let (content, problem) = or_unreadable(content(seal, &node))?;
+                found.unreadable.extend(problem);
+                if let Some(snippet) = snippet(&content.text(), searched) {
+                    found.matches.push(Match { node_id: node.id, snippet });
+                    if found.matches.len() == MAX_MATCHES {
+                        return Ok(found);
                     }
                 }
             }
         }
-        Ok(matches)
+        Ok(found)
     }
 }
 
@@ -340,10 +355,21 @@ pub(super) fn view(
     node: &Node,
     names: &BranchNames,
 ) -> Result<NodeView, Problem> {
-    let branch = node.in_project.as_ref().map_or("", |inside| &inside.facts.branch);
-    let name = names.get(branch).map_or(branch, String::as_str);
     let content = seal.map(|seal| content(seal, node)).transpose()?;
-    Ok(NodeView::new(node, content, name))
+    Ok(NodeView::new(node, content, maker(node, names)))
+}
+
+/// A node of a list. If its content does not open, it says so and the others are still shown.
+fn item(seal: Option<&ChatSeal>, node: &Node, names: &BranchNames) -> Result<NodeView, Problem> {
+    let content = seal.map(|seal| content(seal, node).map(Some));
+    let (content, problem) = or_unreadable(content.unwrap_or(Ok(None)))?;
+    Ok(NodeView { problem, ..NodeView::new(node, content, maker(node, names)) })
+}
+
+/// The name of the branch that a node was created on.
+fn maker<'a>(node: &'a Node, names: &'a BranchNames) -> &'a str {
+    let branch = node.in_project.as_ref().map_or("", |inside| &inside.facts.branch);
+    names.get(branch).map_or(branch, String::as_str)
 }
 
 fn graph_node(node: Node, names: &BranchNames) -> GraphNode {

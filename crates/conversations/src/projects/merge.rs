@@ -17,6 +17,8 @@ use crate::store::{Commit, Move, NodeRole, Outcome};
 
 /// Characters of the other branch's last answer that the node repeats if there is no summary.
 const MAX_EXCERPT: usize = 4_000;
+/// Nodes that are read at a time to find that answer.
+const EXCERPT_PAGE: usize = 100;
 
 /// A merge of two branches.
 #[derive(Clone, Debug, Default, Deserialize, ToSchema)]
@@ -92,10 +94,16 @@ impl Projects {
 
     /// The text of the newest answer on a path.
     async fn last_answer(&self, seal: &ChatSeal, head: &str) -> Result<String, Problem> {
-        let past = self.past(seal, head).await?;
-        let answers = past.iter().rev().filter(|node| node.facts.role == NodeRole::Assistant);
-        let texts = answers.map(|node| node.content.text());
-        let text = texts.into_iter().find(|text| !text.is_empty()).unwrap_or_default();
-        Ok(text.chars().take(MAX_EXCERPT).collect())
+        let mut next = Some(head.to_owned());
+        while let Some(head) = next {
+            let (past, before) = self.past_page(seal, &head, EXCERPT_PAGE).await?;
+            let answers = past.iter().rev().filter(|node| node.facts.role == NodeRole::Assistant);
+            let mut texts = answers.map(|node| node.content.text());
+            if let Some(text) = texts.find(|text| !text.is_empty()) {
+                return Ok(text.chars().take(MAX_EXCERPT).collect());
+            }
+            next = before;
+        }
+        Ok(String::new())
     }
 }

@@ -4,13 +4,14 @@
 //! - `history`: reads nodes, the graph and provider's replies, and searches;
 //! - `turn`: starts an answer: chat, edit, regenerate, with `turn_settings`; `merge` joins branches;
 //! - `answer`: drives a run and stores its node; `rounds`: asks the model; `tools`: what it may call;
-//! - [`context`]: chooses what of a branch goes into the next request; `preview` shows it;
+//! - [`context`]: chooses what of a branch goes into the next request, `recent` reads it; `preview` shows it;
 //! - `cost`: what answers cost, and their budgets for thinking;
 //! - [`content`]: what a node holds; [`problem`]: the errors of the API;
 //! - `locks`: who can read contents; `leases`: keys that are held for some minutes; `unfinished`: answers
 //!   of sealed projects whose server died.
 //!
-//! - `members`: with whom a project is shared; `title`: lets the model write a title.
+//! - `members`: with whom a project is shared; `title`: lets the model write a title; `unreadable`: items whose
+//!   stored value does not open.
 //!
 //! Every function checks that the project belongs to the caller, or is shared with the caller. Nothing but a purge removes a node.
 
@@ -30,6 +31,7 @@ mod preview;
 pub mod problem;
 mod project;
 pub mod providers;
+mod recent;
 pub(crate) mod room_turn;
 mod rounds;
 mod title;
@@ -38,6 +40,7 @@ pub(crate) mod tools;
 mod turn;
 mod turn_settings;
 mod unfinished;
+pub(crate) mod unreadable;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -67,6 +70,7 @@ pub use self::tools::{ApprovalRequest, Resume, ResumedRun};
 pub use self::turn::{
     ChatRequest, EditRequest, RegenerateRequest, RunView, StartedRun, ToolResult,
 };
+pub use self::unreadable::Unreadable;
 use crate::runs::Runs;
 use crate::sealed_store::SealedStore;
 use crate::store::{Project, Reference, TokenHash};

@@ -10,6 +10,7 @@ use super::ids::new_id;
 use super::locks::{check_mode, locked};
 use super::members::key_changed;
 use super::problem::Problem;
+use super::unreadable::{Unreadable, or_unreadable};
 use super::{BranchView, Caller, Projects};
 use crate::chat_seal::{ChatSeal, Field, SealedFields};
 use crate::store::{
@@ -25,6 +26,8 @@ pub(super) const MAX_NAME: usize = 500;
 const SEARCH_PAGE: usize = 200;
 /// Projects whose title one request looks at. The next request goes on.
 const MAX_SEARCHED: usize = 5_000;
+/// Damaged values that one search reports.
+const MAX_UNREADABLE: usize = 100;
 
 /// A new project.
 #[derive(Clone, Debug, Default, Deserialize, ToSchema)]
@@ -108,6 +111,9 @@ pub struct ProjectView {
     /// The nodes in which a searched text was found.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub matches: Vec<super::history::Match>,
+    /// Why the title and the system text are missing although the request may read them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub problem: Option<Unreadable>,
 }
 
 /// A page of projects.
@@ -117,6 +123,9 @@ pub struct ProjectList {
     pub projects: Vec<ProjectView>,
     /// The value of `after` for the next page.
     pub next: Option<String>,
+    /// What a search could not look at, at most 100 values.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unreadable: Vec<Unreadable>,
 }
 
 impl Projects {
@@ -287,7 +296,7 @@ impl Projects {
         if searched.is_some() {
             page.limit = SEARCH_PAGE;
         }
-        let (mut found, mut looked_at) = (Vec::new(), 0);
+        let (mut found, mut looked_at, mut unreadable) = (Vec::new(), 0, Vec::new());
         loop {
             let batch = self
                 .sealed_store
@@ -297,7 +306,8 @@ impl Projects {
             let is_last = batch.len() < page.limit;
             for project in batch {
                 if found.len() == limit || looked_at == MAX_SEARCHED {
-                    return Ok(ProjectList { projects: found, next: page.after });
+                    let next = page.after;
+                    return Ok(ProjectList { projects: found, next, unreadable });
                 }
                 looked_at += 1;
                 page.after = Some(project.id.clone());
@@ -308,19 +318,26 @@ impl Projects {
                         // A sealed project is not searched, even if the request has its key.
                         let seal = seal.filter(|seal| !seal.is_clients());
                         if let Some(seal) = seal {
-                            view.matches = self.search_content(&seal, &project.id, text).await?;
+                            let found = self.search_content(&seal, &project.id, text).await?;
+                            view.matches = found.matches;
+                            unreadable.extend(found.unreadable);
                         }
+                        unreadable.truncate(MAX_UNREADABLE);
                         if view.matches.is_empty() {
                             continue;
                         }
                     }
-                    Some(text) if !view.has_in_title(text) => continue,
+                    Some(text) if !view.has_in_title(text) => {
+                        unreadable.extend(view.problem);
+                        unreadable.truncate(MAX_UNREADABLE);
+                        continue;
+                    }
                     _ => {}
                 }
                 found.push(view);
             }
             if is_last {
-                return Ok(ProjectList { projects: found, next: None });
+                return Ok(ProjectList { projects: found, next: None, unreadable });
             }
         }
     }
@@ -361,9 +378,10 @@ pub(super) fn seal_project(seal: &ChatSeal, project: &mut Project, content: &Pro
     project.sealed = fields.write();
 }
 
-/// A project without its branches.
+/// A project without its branches. If its content does not open, it says so.
 fn summary(project: &Project, seal: Option<&ChatSeal>) -> Result<ProjectView, Problem> {
-    let content = seal.map(|seal| project_content(seal, project)).transpose()?;
+    let content = seal.map(|seal| project_content(seal, project).map(Some));
+    let (content, problem) = or_unreadable(content.unwrap_or(Ok(None)))?;
     let fields = SealedFields::read(&project.sealed).unwrap_or_default();
     let encrypted_title =
         fields.get(Field::Title).map(|title| BASE64_URL_SAFE_NO_PAD.encode(title));
@@ -379,6 +397,7 @@ fn summary(project: &Project, seal: Option<&ChatSeal>) -> Result<ProjectView, Pr
         deleted_at: project.facts.deleted,
         branches: Vec::new(),
         matches: Vec::new(),
+        problem,
     })
 }
 

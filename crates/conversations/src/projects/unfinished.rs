@@ -1,5 +1,6 @@
-//! Answers of sealed projects whose server died. Without the key their log cannot be read, so the run
-//! ends without a node. The next request that has the key makes the node from the log.
+//! Answers of sealed projects that have no node yet: their server died, or the key was changed while they
+//! were written. Nothing may be sealed under an earlier key, and without a key the log cannot be read, so
+//! the run ends without a node. The next request that has the present key makes the node from the log.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,11 +12,12 @@ use super::Projects;
 use super::answer::Answer;
 use super::problem::Problem;
 use super::turn::scope;
+use super::unreadable::or_unreadable;
 use crate::chat_seal::ChatSeal;
 use crate::runs::canonical::left_reply;
 use crate::runs::server_died;
 use crate::sealed_store::expires;
-use crate::store::{Commit, Move, Outcome, Project, Reference, Run, RunEnd, RunStatus};
+use crate::store::{Commit, Move, Outcome, Project, Reference, RunCost, RunEnd, RunStatus};
 
 /// How long the log of such a run waits for the key.
 const RETENTION: Duration = Duration::from_secs(30 * 24 * 60 * 60);
@@ -23,20 +25,22 @@ const RETENTION: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 const MAX_RECENT_RUNS: usize = 64;
 
 impl Projects {
-    /// Ends a run without its key.
-    pub(super) async fn end_without_key(&self, run: &Run) -> Result<(), StoreError> {
+    /// Ends a run without its node, because the server has no present key. The log waits for it.
+    pub(super) async fn end_without_node(
+        &self,
+        end: RunEnd,
+        cost: Option<RunCost>,
+    ) -> Result<Outcome, StoreError> {
         let end = RunEnd {
-            run: run.id.clone(),
-            epoch: run.epoch,
             status: RunStatus::Interrupted,
             expires: Some(expires(unix_ms(), RETENTION)),
-            sealed: run.sealed.clone(),
+            ..end
         };
-        let commit = Commit { end: Some(end), ..Commit::default() };
-        self.sealed_store.store.commit(commit).await.map(drop)
+        let commit = Commit { end: Some(end), cost, ..Commit::default() };
+        self.sealed_store.store.commit(commit).await
     }
 
-    /// Stores the answer at the end of a branch whose server died, if there is one. The branch then
+    /// Stores the answer at the end of a branch that has no node yet, if there is one. The branch then
     /// points to it.
     pub(super) async fn recover(
         self: &Arc<Self>,
@@ -58,7 +62,12 @@ impl Projects {
         if branch.head.as_ref() != Some(before) || store.node(&content.node).await?.is_some() {
             return Ok(());
         }
-        let entries = self.runs.stored_entries(&run.id, None, Some(seal)).await?;
+        let entries = self.runs.stored_entries(&run.id, None, Some(seal)).await;
+        let (entries, problem) = or_unreadable(entries.map_err(Problem::from))?;
+        if problem.is_some() {
+            // A damaged log does not keep its branch from going on.
+            return Ok(());
+        }
         let driven = left_reply(&entries, server_died());
         let answer = Answer::new(Arc::clone(self), seal.clone(), &run, content, RETENTION);
         let Some(node) = answer.node(&driven, project) else {

@@ -7,6 +7,7 @@ use utoipa::ToSchema;
 use super::Rooms;
 use crate::projects::Caller;
 use crate::projects::problem::Problem;
+use crate::projects::unreadable::{Unreadable, or_unreadable};
 use crate::sealed_store::SealedKind;
 use crate::store::{Changed, Channel, Page};
 
@@ -78,6 +79,9 @@ pub struct ChannelView {
     pub tools: Vec<String>,
     /// When it was created, in milliseconds since 1970.
     pub created_at: u64,
+    /// Why the rest is missing. Only lists show such channels.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub problem: Option<Unreadable>,
 }
 
 /// A page of channels.
@@ -99,6 +103,7 @@ impl ChannelView {
             thinking_budget: content.thinking_budget,
             tools: content.tools,
             created_at: channel.created,
+            problem: None,
         }
     }
 }
@@ -186,7 +191,10 @@ impl Rooms {
         let has_more = found.len() > limit;
         found.truncate(limit);
         let next = found.last().filter(|_| has_more).map(|channel| channel.id.clone());
-        let show = |channel: &Channel| Ok(ChannelView::new(channel, self.open_channel(channel)?));
+        let show = |channel: &Channel| {
+            let (content, problem) = or_unreadable(self.open_channel(channel))?;
+            Ok(ChannelView { problem, ..ChannelView::new(channel, content) })
+        };
         let channels = found.iter().map(show).collect::<Result<_, Problem>>()?;
         Ok(ChannelList { channels, next })
     }

@@ -6,13 +6,14 @@ use std::sync::Arc;
 use tokio::sync::watch;
 
 use super::Rooms;
-use super::event::Frame;
+use super::event::{Frame, StoredEvent};
 use super::feed::Next;
 use super::room::Category;
 use super::task::LiveRoom;
 use crate::projects::Caller;
 use crate::projects::problem::Problem;
 use crate::projects::room_turn::RoomHome;
+use crate::sealed_store::UNREADABLE;
 
 /// Entries that are read at a time.
 const LOG_PAGE: usize = 100;
@@ -142,11 +143,12 @@ impl RoomReader {
         let mut frames = VecDeque::new();
         let until = self.stored_until;
         for entry in page.into_iter().filter(|entry| entry.number <= until) {
-            let shown = match self.home.open(&entry) {
-                Ok(event) => self.rooms.shown_event(&self.home, entry.number, event).await,
-                Err(error) => Err(error),
-            };
-            match shown {
+            let event = self.home.open(&entry).unwrap_or_else(|error| {
+                // The events after it are still shown.
+                let message = crate::sealed_store::fault(error).message;
+                StoredEvent::error(UNREADABLE, &message, None, None)
+            });
+            match self.rooms.shown_event(&self.home, entry.number, event).await {
                 Ok(event) => frames.push_back(Frame::new(&event)),
                 Err(error) => {
                     let error = &error as &dyn std::error::Error;

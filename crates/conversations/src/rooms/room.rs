@@ -13,6 +13,7 @@ use super::machine::{Member, ReplyRule};
 use crate::projects::ids::new_id;
 use crate::projects::problem::Problem;
 use crate::projects::room_turn::RoomHome;
+use crate::projects::unreadable::{Unreadable, or_unreadable};
 use crate::projects::{Caller, CostView, NewProject};
 use crate::sealed_store::SealedKind;
 use crate::store::{BranchFacts, Changed, Page, Room};
@@ -239,6 +240,9 @@ pub struct RoomView {
     pub seq: u64,
     /// When it was created, in milliseconds since 1970.
     pub created_at: u64,
+    /// Why the title, the members and the people are missing. Only lists show such rooms.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub problem: Option<Unreadable>,
 }
 
 /// A page of rooms.
@@ -308,8 +312,8 @@ impl Rooms {
         let next = found.last().filter(|_| has_more).map(|room| room.id.clone());
         let mut rooms = Vec::with_capacity(found.len());
         for room in found {
-            let content = self.content(&room)?;
-            rooms.push(self.show(&room, content).await?);
+            let (content, problem) = or_unreadable(self.content(&room))?;
+            rooms.push(RoomView { problem, ..self.show(&room, content).await? });
         }
         Ok(RoomList { rooms, next })
     }
@@ -619,6 +623,7 @@ impl Rooms {
             participants: content.participants,
             seq: store.last_entry(&room.id).await?,
             created_at: room.created,
+            problem: None,
         })
     }
 

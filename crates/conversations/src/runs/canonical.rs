@@ -475,6 +475,12 @@ pub(crate) mod tests {
         assert!(trial.run.cancel(&trial).await.is_none());
     }
 
+    /// A short answer.
+    pub(crate) fn hello() -> impl Stream<Item = Vec<TurnEvent>> {
+        let events = [started(), text_started(0), text(0, "Hi"), ended(EndReason::Stop)];
+        stream::once(async { events.into_iter().map(TurnEvent::Event).collect() })
+    }
+
     /// Events that a task gets before it panics.
     pub(crate) fn panicking() -> impl Stream<Item = Vec<TurnEvent>> {
         let first = vec![TurnEvent::Event(text_started(0)), TurnEvent::Event(text(0, "Hi"))];

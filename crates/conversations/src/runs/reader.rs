@@ -38,6 +38,10 @@ const MAX_PIECE: usize = 64 << 10;
 /// How long a client may take nothing. If its queue is too long by then, it is detached.
 const MAX_STALL: Duration = Duration::from_secs(30);
 
+/// The end of a stream whose key may not be used any more.
+const LEASE_ENDED: &str =
+    "the lease of the chat key has ended; make a new one, and read on after the last event";
+
 /// Opens readers, and sends their streams.
 #[derive(Debug)]
 pub struct Readers {
@@ -433,14 +437,19 @@ impl Readers {
             }
         };
         let ended_by = reader.ended_by.take().unwrap_or_else(|| pending().boxed());
-        tokio::pin!(revoked, ended_by);
+        let ended = async {
+            tokio::select! {
+                biased;
+                () = revoked => Fault::new(FaultKind::Forbidden, LEASE_ENDED),
+                fault = ended_by => fault,
+            }
+        };
+        tokio::pin!(ended);
         loop {
             let keep_alive = self.gateway.settings().keep_alive;
             let bytes = tokio::select! {
                 biased;
-                // The key may not be used any more.
-                () = &mut revoked => return ReaderEnd::Gone,
-                fault = &mut ended_by => {
+                fault = &mut ended => {
                     let mut bytes = Vec::new();
                     reader.write_end(fault, EndReason::Failed, &mut bytes);
                     let bytes = reader.complete(bytes).await;
@@ -467,8 +476,7 @@ impl Readers {
             // A client that takes nothing must not keep what it may not read any more.
             let sent = tokio::select! {
                 biased;
-                () = &mut revoked => return ReaderEnd::Gone,
-                _ = &mut ended_by => return ReaderEnd::Gone,
+                _ = &mut ended => return ReaderEnd::Gone,
                 sent = outlet.send(bytes, || lag.entries() <= self.queue) => sent,
             };
             match sent {

@@ -35,8 +35,12 @@ impl Node {
     /// The node as a path with this detail has it.
     #[must_use]
     pub fn with_detail(mut self, detail: Detail) -> Self {
-        if let (Detail::Content, Some(inside)) = (detail, &mut self.in_project) {
+        let Some(inside) = &mut self.in_project else { return self };
+        if detail != Detail::Whole {
             (inside.sealed_thinking, inside.sealed_signatures) = (None, None);
+        }
+        if detail == Detail::Facts {
+            self.sealed.clear();
         }
         self
     }
@@ -50,6 +54,8 @@ pub enum Detail {
     /// Without the sealed thinking and signatures, which the content has too. Only clients with a key of
     /// their own need them apart.
     Content,
+    /// Without anything sealed.
+    Facts,
 }
 
 /// A node as part of a project. The facts are readable without a key.

@@ -74,7 +74,7 @@ pub(crate) fn id_of(project: &str) -> &str {
     project.strip_prefix("/api/projects/").expect("the path of a project")
 }
 
-/// Covers: S0-3, S0-25, S0-26, S0-27, S0-28, S0-29, S0-30, S0-61, S0-63, C-14, C-15
+/// Covers: S0-3, S0-25, S0-26, S0-27, S0-28, S0-29, S0-30, S0-61, S0-63, C-14, C-15, C-29
 #[tokio::test]
 async fn sealed_project_shows_ciphertext_flags_and_counts_without_its_key() {
     let (mut api, project) = sealed_project(&[ANTHROPIC], "", "titlemark").await;
@@ -251,6 +251,41 @@ async fn contents_of_managed_projects_are_not_stored_as_they_are() {
     }
 }
 
+/// The rows of the thinking memory and of the vault, by table.
+async fn remembered_rows(api: &Api) -> Vec<(&'static str, String)> {
+    let mut tables = Tables::of(api).await;
+    let mut rows = Vec::new();
+    for table in ["origin", "block", "lineage", "standing", "mark", "vault_record", "vault_name"] {
+        let query = format!("SELECT CAST(count(*) AS TEXT) FROM {table}");
+        rows.push((table, tables.texts(&query).await.swap_remove(0)));
+    }
+    tables.close().await;
+    rows.retain(|(_, count)| count != "0");
+    rows
+}
+
+/// Covers: S0-3, C-33
+#[tokio::test]
+async fn sealed_turns_leave_no_row_in_memory_and_vault() {
+    for database in [Database::Sqlite, Database::Postgres] {
+        let mut api = Api::on(database, &[ANTHROPIC], SCENARIO, "").await;
+        let project = seal_project(&mut api, "titlemark").await;
+        say_all_marks(&api, &project).await;
+        // What is written in the background is written by then.
+        api.gateway.signal("TERM").await;
+        api.gateway.wait_for_exit().await;
+        let rows = remembered_rows(&api).await;
+        assert!(rows.is_empty(), "{rows:?}");
+        api.gateway.restart().await;
+        let managed = api.project(json!({"title": "t"})).await;
+        say_all_marks(&api, &managed).await;
+        api.gateway.signal("TERM").await;
+        api.gateway.wait_for_exit().await;
+        let rows = remembered_rows(&api).await;
+        assert!(rows.iter().any(|(table, _)| *table == "block"), "the memory is on: {rows:?}");
+    }
+}
+
 #[tokio::test]
 async fn arguments_and_results_of_tools_are_sealed() {
     let scenario = r#"
@@ -386,8 +421,12 @@ async fn revoked_lease_stops_its_run_and_its_readers_within_a_second() {
     assert!(stream.next().await.is_some(), "thinking has begun");
     let revoked = Instant::now();
     assert_eq!(api.delete(&format!("{project}/lease")).await.status, 204);
-    while stream.next().await.is_some() {}
+    let rest = stream.read_all().await.text();
     assert!(revoked.elapsed() < Duration::from_secs(1), "{:?}", revoked.elapsed());
+    let last = rest.lines().last().expect("an end");
+    let last: Value = serde_json::from_str(last).expect("JSON");
+    assert_eq!((&last["type"], &last["reason"]), (&json!("done"), &json!("error")), "{rest}");
+    assert!(rest.contains("the lease of the chat key has ended"), "{rest}");
     assert_eq!(api.post(&format!("{project}/chat"), chat).await.status, 423);
     assert_eq!(api.delete(&format!("{project}/lease")).await.status, 404);
     api.present(&[(CHAT_KEY, &key(1).write())]);

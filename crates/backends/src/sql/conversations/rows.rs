@@ -19,14 +19,14 @@ pub(super) const NODE: &str = "node.id, node.parent, node.owner, node.created, n
 
 /// The columns of a node of a path in a project, for [`path_node`]. All its nodes have the same owner and
 /// project.
-pub(super) const PATH_NODE: &str =
-    "id, parent, created, facts, has_thinking, thinking_token_count, sealed";
+pub(super) const PATH_NODE: &str = "id, parent, created, facts, has_thinking, thinking_token_count";
 
 /// The columns that [`path_node`] needs besides.
 pub(super) fn more_of_path_node(detail: Detail) -> &'static str {
     match detail {
-        Detail::Whole => ", encrypted_thinking_content, encrypted_thinking_signature",
-        Detail::Content => "",
+        Detail::Whole => ", sealed, encrypted_thinking_content, encrypted_thinking_signature",
+        Detail::Content => ", sealed",
+        Detail::Facts => "",
     }
 }
 
@@ -104,7 +104,7 @@ pub(super) fn path_node(mut row: Row, detail: Detail) -> Result<Node, sqlx::Erro
         thinking_tokens: row.optional_number()?,
         ..ProjectNode::default()
     };
-    let sealed = row.bytes()?;
+    let sealed = if detail == Detail::Facts { Vec::new() } else { row.bytes()? };
     if detail == Detail::Whole {
         inside.sealed_thinking = row.optional_bytes()?;
         inside.sealed_signatures = row.optional_bytes()?;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use serde_json::Value;
+use serde_json::{Value, json};
 use throughline_gateway::thinking::store::StoreError;
 use throughline_gateway::unix_ms;
 use tokio::sync::Notify;
@@ -18,6 +18,7 @@ use super::{HookCall, HookConfig, HookSettings};
 use crate::chat_seal::Field;
 use crate::projects::problem::Problem;
 use crate::projects::room_turn::RoomHome;
+use crate::projects::unreadable::or_unreadable;
 use crate::sealed_store::{SealedKind, SealedStore, expires};
 use crate::store::{Delivery, Page};
 
@@ -189,7 +190,11 @@ impl Deliveries {
     ) -> Result<Vec<Value>, Problem> {
         let dead = self.sealed_store.store.dead_deliveries(&home.room, page).await?;
         let show = |delivery: &Delivery| {
-            Ok::<_, Problem>(shown(&self.open(home, delivery)?, delivery.attempts))
+            let opened = self.open(home, delivery).map(Some).map_err(Problem::from);
+            let (call, problem) = or_unreadable(opened)?;
+            let damaged =
+                || json!({"id": delivery.id, "attempts": delivery.attempts, "problem": problem});
+            Ok::<_, Problem>(call.map_or_else(damaged, |call| shown(&call, delivery.attempts)))
         };
         dead.iter().map(show).collect()
     }

@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 use http::Method;
 use serde_json::{Value, json};
 use throughline_sealing::ChatKey;
-use throughline_testkit::PostgresDatabase;
+use throughline_testkit::{PostgresDatabase, StreamedAnswer};
 
-use super::sharing::{chat_key, next_key, sealed_project, with_key};
+use super::sharing::{ENDLESS, chat_key, next_key, sealed_project, with_key};
 use super::{Person, api, base64url, keys_of};
-use crate::support::{ANTHROPIC, Api, text};
+use crate::support::{ANTHROPIC, Api, run_of, text};
 
 const LEASE: &str = "x-throughline-lease";
 
@@ -119,6 +119,46 @@ async fn leases_at_another_instance_end_within_a_second() {
     let time = time_to_end(&there, &project, &held).await;
     assert!(time < SOON, "{time:?}");
     ada.log_in().await;
+}
+
+/// A turn that stands still in the middle of its answer, and a second reader of it, both with this lease.
+async fn open_streams(person: &Person<'_>, project: &str, lease: &str) -> [StreamedAnswer; 2] {
+    let headers = [(LEASE, lease)];
+    let (chat, body) = (format!("{project}/chat"), json!({"message": "endless"}));
+    let mut own = person.open(Method::POST, &chat, &headers, &body).await;
+    let events = format!("/api/runs/{}/events", run_of(&own));
+    let mut reader = person.open(Method::GET, &events, &headers, &Value::Null).await;
+    for stream in [&mut own, &mut reader] {
+        assert_eq!(stream.status, 200);
+        assert!(stream.next().await.is_some(), "it has begun");
+    }
+    [own, reader]
+}
+
+#[tokio::test]
+async fn open_streams_end_within_a_second_if_their_lease_ends_at_another_instance() {
+    let database = PostgresDatabase::new();
+    let [one, other] = Api::instances(&database, &[ANTHROPIC], ENDLESS, "").await;
+    let ada = Person::join(&one.gateway, "ada").await;
+    let mut there = Person::new(&other.gateway, "ada");
+    there.cookie.clone_from(&ada.cookie);
+    for (first, ends_session) in [(chat_key(51), false), (chat_key(53), true)] {
+        let project = sealed_project(&ada, &first).await;
+        let held = lease(&there, &project, &first).await;
+        let streams = open_streams(&there, &project, &held).await;
+        let began = Instant::now();
+        if ends_session {
+            assert_eq!(ada.post("/api/auth/logout", Value::Null).await.status, 204);
+        } else {
+            let next = next_key(&ada, &[], &project, (&first, &chat_key(52))).await;
+            let path = format!("{project}/key");
+            with_key(&ada, Method::PUT, &path, &first, &next).await.expect_ok();
+        }
+        for stream in streams {
+            stream.read_all().await;
+        }
+        assert!(began.elapsed() < SOON, "{:?}", began.elapsed());
+    }
 }
 
 #[tokio::test]

@@ -13,7 +13,7 @@ use super::{Person, api, base64url, from_base64url};
 use crate::support::{ANTHROPIC, Api, lines, text};
 
 /// An answer that stops in the middle for as long as a test runs.
-const ENDLESS: &str = r#"
+pub(super) const ENDLESS: &str = r#"
 [[step]]
 when = { contains = "endless" }
 fault = "stall:event=12,ms=600000"
