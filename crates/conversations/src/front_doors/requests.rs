@@ -10,8 +10,9 @@ use throughline_canonical::{Fault, FaultKind};
 use throughline_codec::dialects::resumable::{Kinds, LogCursor, ReplyFormat};
 use throughline_codec::dialects::segments::{decode, query_value};
 use throughline_codec::dialects::{ClientDialect, ag_ui, ndjson, ui_stream};
+use throughline_gateway::IncomingRequest;
 use throughline_gateway::turn::error_reply::error_response;
-use throughline_gateway::{IncomingRequest, unix_ms};
+use tracing::Instrument;
 
 use super::follow::{Followed, Position, Thread};
 use super::record::{self, RunRecord, scope_of};
@@ -125,28 +126,33 @@ impl FrontDoors {
         if incoming.method != request.method() {
             let (path, method) = (&incoming.path, request.method());
             let what = format!("`{path}` does not accept {}; use {method}", incoming.method);
-            let mut answer = self.refuse(dialect, &Fault::new(FaultKind::WrongMethod, what));
+            let fault = Fault::new(FaultKind::WrongMethod, what);
+            let mut answer = refuse(&incoming, dialect, &fault);
             if let Ok(method) = HeaderValue::from_str(method.as_str()) {
                 answer.headers_mut().insert(header::ALLOW, method);
             }
             return answer;
         }
-        let answered = match request {
-            RunRequest::Chat(chat) => self.resume_chat(&incoming, &chat).await,
-            RunRequest::ThreadRun(thread, run) => self.resume_run(&incoming, &thread, &run).await,
-            RunRequest::Follow(thread) => self.follow_thread(&incoming, &thread).await,
-            RunRequest::State(id) => {
-                self.find(&incoming, &id).await.map(|run| json(&self.state(&run)))
-            }
-            RunRequest::Events(id) => self.events(&incoming, &id).await,
-            RunRequest::Stop(id) => self.stop(&incoming, &id).await,
-        };
-        answered.unwrap_or_else(|fault| self.refuse(dialect, &fault))
+        let span = incoming.span();
+        let answered = self.answer_about(&incoming, request).instrument(span).await;
+        answered.unwrap_or_else(|fault| refuse(&incoming, dialect, &fault))
     }
 
-    /// Answers with a fault.
-    pub(super) fn refuse(&self, dialect: &dyn ClientDialect, fault: &Fault) -> Answer {
-        plain(error_response(dialect, fault, &self.gateway.turns.id(unix_ms()), ""))
+    async fn answer_about(
+        self: &Arc<Self>,
+        incoming: &IncomingRequest,
+        request: RunRequest,
+    ) -> Result<Answer, Fault> {
+        match request {
+            RunRequest::Chat(chat) => self.resume_chat(incoming, &chat).await,
+            RunRequest::ThreadRun(thread, run) => self.resume_run(incoming, &thread, &run).await,
+            RunRequest::Follow(thread) => self.follow_thread(incoming, &thread).await,
+            RunRequest::State(id) => {
+                self.find(incoming, &id).await.map(|run| json(&self.state(&run)))
+            }
+            RunRequest::Events(id) => self.events(incoming, &id).await,
+            RunRequest::Stop(id) => self.stop(incoming, &id).await,
+        }
     }
 
     /// Refuses a name that the thread has used, with the state of its run.
@@ -287,6 +293,11 @@ impl FrontDoors {
         let run = self.find(incoming, id).await?;
         Ok(json(&self.state(&run)))
     }
+}
+
+/// Answers with a fault.
+fn refuse(incoming: &IncomingRequest, dialect: &dyn ClientDialect, fault: &Fault) -> Answer {
+    plain(error_response(dialect, fault, &incoming.id, ""))
 }
 
 /// A streamed reply in a format.

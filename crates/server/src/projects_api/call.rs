@@ -71,6 +71,7 @@ impl FromRequestParts<Arc<App>> for Call {
         let visitor = Visitor::from_request_parts(parts, app).await?;
         let session = app.users.identify(visitor.token.as_ref()).await?;
         let incoming = IncomingRequest {
+            id: app.gateway.new_turn_id(),
             method: parts.method.clone(),
             dialect: &Stored,
             path: String::new(),
