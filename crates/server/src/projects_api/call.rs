@@ -114,6 +114,11 @@ impl Call {
         &self.app.rooms
     }
 
+    /// The query, as it was sent.
+    pub(super) fn query_text(&self) -> Option<&str> {
+        self.uri.query()
+    }
+
     /// Reads the query. Unknown members are ignored: the caller's key may be among them.
     pub(super) fn query<T: DeserializeOwned>(&self) -> Result<T, Refusal> {
         let read = Query::try_from_uri(&self.uri);
