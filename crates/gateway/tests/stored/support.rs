@@ -295,7 +295,7 @@ impl Conversation {
 /// A request of the store to a backend.
 pub(crate) fn incoming(backend: &str) -> IncomingRequest {
     IncomingRequest {
-        id: random::id(),
+        id: format!("turn_{}", random::id()),
         method: Method::POST,
         dialect: &Stored,
         path: String::new(),
