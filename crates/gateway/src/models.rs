@@ -22,7 +22,6 @@ use crate::settings::Settings;
 use crate::turn::allowed_fallbacks;
 use crate::turn::error_reply::{Reply, TurnHeaders, error_response};
 use crate::turn::request::IncomingRequest;
-use crate::unix_ms;
 use crate::upstream::send::read_plain;
 use crate::upstream::{RequestBody, SendError, whole};
 
@@ -43,7 +42,7 @@ impl Gateway {
     /// client's dialect, the request is forwarded to it.
     pub async fn models(&self, incoming: IncomingRequest, body: RequestBody) -> Reply {
         let settings = self.settings();
-        let id = self.turns.id(unix_ms());
+        let id = incoming.id.clone();
         let name = model_in_path(&incoming.path).map(decode);
         let backends = match self.backends_for(&settings, &incoming, name.as_deref()) {
             Ok(backends) => backends,
@@ -90,7 +89,7 @@ impl Gateway {
         format: &ModelDetailsFormat,
     ) -> Reply {
         let settings = self.settings();
-        let id = self.turns.id(unix_ms());
+        let id = incoming.id.clone();
         let found = (format.read_request)(&body).and_then(|name| {
             let (pin, active) = (incoming.pin.as_deref(), self.active());
             let routes = &settings.routes;

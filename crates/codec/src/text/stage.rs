@@ -20,6 +20,7 @@ pub struct Stage {
     blocks: Blocks,
     /// The dialect has sent reasoning of its own.
     separates_reasoning: bool,
+    delivery: Delivery,
 }
 
 /// How the reply arrives.
@@ -44,8 +45,8 @@ struct Blocks {
     unclosed: Option<Unclosed>,
 }
 
-/// Text that counts as reasoning only because the model's template opens the block. If the model stops
-/// without closing it, the text was the answer.
+/// Text that counts as reasoning only if its block is closed: the model's template has opened the block,
+/// or the server separates reasoning itself. If the model stops without closing it, the text was the answer.
 #[derive(Debug)]
 struct Unclosed {
     text: String,
@@ -53,25 +54,30 @@ struct Unclosed {
     held: bool,
 }
 
+impl Unclosed {
+    fn new(delivery: Delivery) -> Self {
+        Self { text: String::new(), held: delivery == Delivery::Whole }
+    }
+}
+
 impl Stage {
     /// For one reply.
     pub fn new(recipe: &Recipe, options: Options, delivery: Delivery) -> Self {
         let reader = Reader::new(recipe, options);
-        let unclosed = reader
-            .begins_in_reasoning()
-            .then(|| Unclosed { text: String::new(), held: delivery == Delivery::Whole });
+        let unclosed = reader.begins_in_reasoning().then(|| Unclosed::new(delivery));
         Self {
             reader,
             blocks: Blocks { unclosed, ..Blocks::default() },
             separates_reasoning: false,
+            delivery,
         }
     }
 
     /// For a reply of a server that has sent reasoning of its own before, with the same model: the text is
-    /// the answer from its first character.
+    /// the answer, but for a complete block of reasoning at its start.
     pub fn expecting_answer(mut self) -> Self {
         self.reader.begin_answer(|_| {});
-        self.blocks.unclosed = None;
+        self.blocks.unclosed = Some(Unclosed::new(self.delivery));
         self
     }
 
@@ -80,12 +86,14 @@ impl Stage {
         self.separates_reasoning
     }
 
-    /// The server separates reasoning itself, so the text is the answer, whatever the model's family.
+    /// The server separates reasoning itself, so the text is the answer, whatever the model's family. Some
+    /// servers leave one complete block of reasoning at its start.
     fn expect_answer(&mut self, out: Out<'_>) {
         if !std::mem::replace(&mut self.separates_reasoning, true) {
             let blocks = &mut self.blocks;
             self.reader.begin_answer(|event| blocks.emit(event, out));
             blocks.resolve_unclosed(out);
+            blocks.unclosed = Some(Unclosed::new(self.delivery));
         }
     }
 
@@ -114,12 +122,18 @@ impl Stage {
                 blocks.text.retain(|open| *open != index);
             }
             Event::BlockStarted { index, block } => {
-                if matches!(block, BlockStart::Thinking { .. } | BlockStart::Redacted { .. }) {
+                let thinks =
+                    matches!(block, BlockStart::Thinking { .. } | BlockStart::Redacted { .. });
+                if thinks {
                     self.expect_answer(out);
                 }
                 let (reader, blocks) = (&mut self.reader, &mut self.blocks);
                 reader.flush(|event| blocks.emit(event, out));
-                blocks.resolve_unclosed(out);
+                let has_begun =
+                    blocks.unclosed.as_ref().is_some_and(|unclosed| !unclosed.text.is_empty());
+                if has_begun || !thinks {
+                    blocks.resolve_unclosed(out);
+                }
                 blocks.emitter.close(out);
                 blocks.calls |= matches!(block, BlockStart::ToolCall { .. });
                 let ours = blocks.emitter.start(block, out);
@@ -415,6 +429,56 @@ mod tests {
                 "ended Length",
             ]
         );
+    }
+
+    /// The joined reasoning and text of a reply whose server has sent reasoning of its own before this text,
+    /// and the losses.
+    fn after_reasoning_of_the_server(
+        pieces: &[&'static str],
+        delivery: Delivery,
+    ) -> (String, String, Vec<Loss>) {
+        let mut stage = Stage::new(&Recipe::family("qwen3").unwrap(), Options::default(), delivery);
+        let block = BlockStart::Thinking { text: text(""), signature: text("") };
+        let (mut reasoning, mut answer, mut losses) = (String::new(), String::new(), Vec::new());
+        let events = [Event::BlockStarted { index: 9, block }, Event::BlockEnded { index: 9 }];
+        for event in events.into_iter().chain(model_text(pieces)) {
+            stage.push(event, &mut |event| match event {
+                Event::BlockDelta { delta: Delta::Thinking(text), .. } => reasoning += &text,
+                Event::BlockDelta { delta: Delta::Text(text), .. } => answer += &text,
+                Event::Lost { losses: lost } => losses.extend(lost),
+                _ => {}
+            });
+        }
+        (reasoning, answer, losses)
+    }
+
+    /// Covers: S2-16, case 22
+    #[test]
+    fn only_a_block_at_the_start_is_reasoning_where_the_server_separates_it() {
+        for (pieces, reasoning, answer) in [
+            (&["\n<think>a", "</think>\n\nb"][..], "a", "b"),
+            (&["</think>\n\nb"], "", "b"),
+            (&["Write <th", "ink>a</think> here."], "", "Write <think>a</think> here."),
+            (&["<think>a</think><think>b</think>c"], "a", "<think>b</think>c"),
+            (&["<think>a</think>b <think>c</think>"], "a", "b <think>c</think>"),
+        ] {
+            for delivery in [Delivery::Streamed, Delivery::Whole] {
+                let read = after_reasoning_of_the_server(pieces, delivery);
+                assert_eq!(read, (reasoning.to_owned(), answer.to_owned(), vec![]), "{pieces:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn block_at_the_start_that_is_never_closed_is_the_answer() {
+        for (delivery, reasoning) in
+            [(Delivery::Whole, ""), (Delivery::Streamed, "is what I write.")]
+        {
+            let pieces = ["<think>is what ", "I write."];
+            let (thought, answer, losses) = after_reasoning_of_the_server(&pieces, delivery);
+            assert_eq!((&*thought, &*answer), (reasoning, "is what I write."), "{delivery:?}");
+            assert_eq!(losses, [Loss::ReasoningUnclosed]);
+        }
     }
 
     /// Covers: S2-16

@@ -27,10 +27,11 @@ use throughline_gateway::backend::credential_fingerprint;
 use throughline_gateway::headers::callers_key;
 use throughline_gateway::thinking::random;
 use throughline_gateway::thinking::store::{StoreError, StoreFuture};
-use throughline_gateway::turn::error_reply::Reply;
+use throughline_gateway::turn::error_reply::{Reply, error_response};
 use throughline_gateway::turn::request::decompress_body;
 use throughline_gateway::{Gateway, IncomingRequest, unix_ms};
 use tokio::sync::{OwnedSemaphorePermit, oneshot, watch};
+use tracing::Instrument;
 
 use self::record::{RunRecord, scope_of};
 pub use self::requests::RunRequest;
@@ -134,7 +135,7 @@ impl FrontDoors {
         let live = Arc::new(LiveRun::new(&*run.id, run.epoch));
         // Readers may find the run as soon as it is stored.
         let guard = self.runs.register(live.clone());
-        match self.store_start(&run).await {
+        match self.store_start(&run).instrument(incoming.span()).await {
             Ok(Outcome::Written) => {}
             Ok(Outcome::Repeated { run }) => return self.repeated(&incoming, &run).await,
             // The store has logged its error. The reply is more important than its log.
@@ -146,7 +147,7 @@ impl FrontDoors {
         let reader = RunReader::of_live(&self.runs, &live, reply);
         let (begun, head) = oneshot::channel();
         let id = run.id.clone();
-        let dialect = incoming.dialect;
+        let (turn, dialect) = (incoming.id.clone(), incoming.dialect);
         tokio::spawn(self.clone().run(run, guard, (incoming, accepted, permit), begun));
         match head.await {
             Ok(Begun::Reply(head)) => {
@@ -158,7 +159,7 @@ impl FrontDoors {
             Ok(Begun::Finished(reply)) => plain(*reply),
             Err(_) => {
                 let fault = Fault::new(FaultKind::Internal, "the run was stopped");
-                self.refuse(dialect, &fault)
+                plain(error_response(dialect, &fault, &turn, ""))
             }
         }
     }

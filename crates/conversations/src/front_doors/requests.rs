@@ -7,22 +7,22 @@ use http::{HeaderValue, Method, Response, StatusCode, header};
 use http_body_util::BodyExt;
 use serde_json::Value;
 use throughline_canonical::{Fault, FaultKind};
-use throughline_codec::dialects::resumable::{Kinds, LogCursor, ReplyFormat};
+use throughline_codec::dialects::resumable::{LogCursor, ReplyFormat};
 use throughline_codec::dialects::segments::{decode, query_value};
 use throughline_codec::dialects::{ClientDialect, ag_ui, ndjson, ui_stream};
+use throughline_gateway::IncomingRequest;
 use throughline_gateway::turn::error_reply::error_response;
-use throughline_gateway::{IncomingRequest, unix_ms};
+use tracing::Instrument;
 
 use super::follow::{Followed, Position, Thread};
 use super::record::{self, RunRecord, scope_of};
 use super::{FrontDoors, is_kept, name_run, owner};
 use crate::body::{Answer, json, plain};
+use crate::runs::read_options::ReadOptions;
 use crate::runs::reader::Outlet;
 use crate::sealed_store::{SealedKind, fault};
 use crate::store::{Run, RunStatus, bounded_name};
 
-/// The header of a cursor. Browsers send it when they reconnect.
-const LAST_EVENT_ID: &str = "last-event-id";
 /// How long a stop waits for the end of the run.
 const MAX_STOP_WAIT: Duration = Duration::from_secs(5);
 
@@ -83,31 +83,8 @@ impl RunRequest {
     }
 }
 
-/// What a reader asks for.
-struct Wish {
-    after: Option<String>,
-    format: Option<ReplyFormat>,
-    kinds: Kinds,
-}
-
-impl Wish {
-    fn read(incoming: &IncomingRequest) -> Result<Self, Fault> {
-        let query = incoming.query.as_deref().unwrap_or_default();
-        let header = incoming.headers.get(LAST_EVENT_ID).and_then(|id| id.to_str().ok());
-        // A browser that reconnects repeats its query, and its header is newer.
-        let after = header.map(str::to_owned).or_else(|| query_value(query, "after"));
-        let format = query_value(query, "format").map(|name| ReplyFormat::read(&name));
-        let kinds = query_value(query, "kinds").map(|list| Kinds::read(&list));
-        Ok(Self {
-            after,
-            format: format.transpose()?,
-            kinds: kinds.transpose()?.unwrap_or(Kinds::ALL),
-        })
-    }
-
-    fn cursor(&self) -> Result<Option<LogCursor>, Fault> {
-        self.after.as_deref().map(LogCursor::read).transpose()
-    }
+fn options(incoming: &IncomingRequest) -> Result<ReadOptions, Fault> {
+    ReadOptions::read(incoming.query.as_deref(), &incoming.headers)
 }
 
 fn no_run() -> Fault {
@@ -125,28 +102,33 @@ impl FrontDoors {
         if incoming.method != request.method() {
             let (path, method) = (&incoming.path, request.method());
             let what = format!("`{path}` does not accept {}; use {method}", incoming.method);
-            let mut answer = self.refuse(dialect, &Fault::new(FaultKind::WrongMethod, what));
+            let fault = Fault::new(FaultKind::WrongMethod, what);
+            let mut answer = refuse(&incoming, dialect, &fault);
             if let Ok(method) = HeaderValue::from_str(method.as_str()) {
                 answer.headers_mut().insert(header::ALLOW, method);
             }
             return answer;
         }
-        let answered = match request {
-            RunRequest::Chat(chat) => self.resume_chat(&incoming, &chat).await,
-            RunRequest::ThreadRun(thread, run) => self.resume_run(&incoming, &thread, &run).await,
-            RunRequest::Follow(thread) => self.follow_thread(&incoming, &thread).await,
-            RunRequest::State(id) => {
-                self.find(&incoming, &id).await.map(|run| json(&self.state(&run)))
-            }
-            RunRequest::Events(id) => self.events(&incoming, &id).await,
-            RunRequest::Stop(id) => self.stop(&incoming, &id).await,
-        };
-        answered.unwrap_or_else(|fault| self.refuse(dialect, &fault))
+        let span = incoming.span();
+        let answered = self.answer_about(&incoming, request).instrument(span).await;
+        answered.unwrap_or_else(|fault| refuse(&incoming, dialect, &fault))
     }
 
-    /// Answers with a fault.
-    pub(super) fn refuse(&self, dialect: &dyn ClientDialect, fault: &Fault) -> Answer {
-        plain(error_response(dialect, fault, &self.gateway.turns.id(unix_ms()), ""))
+    async fn answer_about(
+        self: &Arc<Self>,
+        incoming: &IncomingRequest,
+        request: RunRequest,
+    ) -> Result<Answer, Fault> {
+        match request {
+            RunRequest::Chat(chat) => self.resume_chat(incoming, &chat).await,
+            RunRequest::ThreadRun(thread, run) => self.resume_run(incoming, &thread, &run).await,
+            RunRequest::Follow(thread) => self.follow_thread(incoming, &thread).await,
+            RunRequest::State(id) => {
+                self.find(incoming, &id).await.map(|run| json(&self.state(&run)))
+            }
+            RunRequest::Events(id) => self.events(incoming, &id).await,
+            RunRequest::Stop(id) => self.stop(incoming, &id).await,
+        }
     }
 
     /// Refuses a name that the thread has used, with the state of its run.
@@ -195,12 +177,12 @@ impl FrontDoors {
         incoming: &IncomingRequest,
         chat: &str,
     ) -> Result<Answer, Fault> {
-        let wish = Wish::read(incoming)?;
+        let options = options(incoming)?;
         let scope = scope_of(ReplyFormat::Ui, Some(chat));
         let thread = Thread { owner: owner(incoming), scope };
         let runs = self.runs_of(&thread).await.map_err(fault)?;
         match runs.into_iter().find(|run| run.status == RunStatus::Running) {
-            Some(run) => self.stream(&run, &wish).await,
+            Some(run) => self.stream(&run, &options).await,
             None => {
                 let mut empty = json(&Value::Null).map(|_| {
                     let body = http_body_util::Empty::new();
@@ -219,12 +201,12 @@ impl FrontDoors {
         thread: &str,
         name: &str,
     ) -> Result<Answer, Fault> {
-        let wish = Wish::read(incoming)?;
+        let options = options(incoming)?;
         let scope = scope_of(ReplyFormat::AgUi, Some(thread));
         let store = &self.runs.sealed_store.store;
         let run =
             store.named_run(&owner(incoming), &scope, &bounded_name(name)).await.map_err(fault)?;
-        self.stream(&run.filter(is_kept).ok_or_else(no_run)?, &wish).await
+        self.stream(&run.filter(is_kept).ok_or_else(no_run)?, &options).await
     }
 
     async fn events(
@@ -232,16 +214,16 @@ impl FrontDoors {
         incoming: &IncomingRequest,
         id: &str,
     ) -> Result<Answer, Fault> {
-        let wish = Wish::read(incoming)?;
-        self.stream(&self.find(incoming, id).await?, &wish).await
+        let options = options(incoming)?;
+        self.stream(&self.find(incoming, id).await?, &options).await
     }
 
     /// The stream of a run, in the format of its request unless the reader names another.
-    async fn stream(self: &Arc<Self>, run: &Run, wish: &Wish) -> Result<Answer, Fault> {
+    async fn stream(self: &Arc<Self>, run: &Run, options: &ReadOptions) -> Result<Answer, Fault> {
         let record = self.record(run)?;
-        let format = wish.format.unwrap_or_else(|| record.format());
-        let reply = record.reply(run, format)?.with_kinds(wish.kinds);
-        let cursor = wish.cursor()?;
+        let format = options.format.unwrap_or_else(|| record.format());
+        let reply = record.reply(run, format)?.with_kinds(options.kinds);
+        let cursor = options.cursor()?;
         let reader = self.readers.resume(&run.id, None, reply, cursor).await?;
         let mut answer = streamed(format, self.readers.body_of(reader));
         name_run(&mut answer, &run.id);
@@ -253,24 +235,24 @@ impl FrontDoors {
         incoming: &IncomingRequest,
         thread: &str,
     ) -> Result<Answer, Fault> {
-        let wish = Wish::read(incoming)?;
+        let options = options(incoming)?;
         let scope = scope_of(ReplyFormat::AgUi, Some(thread));
         let thread = Thread { owner: owner(incoming), scope };
-        let (position, first) = match wish.after.as_deref() {
+        let (position, first) = match options.after.as_deref() {
             Some(after) => {
                 let (id, cursor) = LogCursor::read_with_run(after)?;
                 let run = self.find(incoming, id).await.map_err(|_| LogCursor::unknown(after))?;
                 if run.scope != thread.scope {
                     return Err(LogCursor::unknown(after));
                 }
-                let reader = self.followed(&run, wish.kinds, Some(cursor)).await?;
+                let reader = self.followed(&run, options.kinds, Some(cursor)).await?;
                 self.gateway.metrics.resumes.increment();
                 (Position::In(Box::new(run)), Some(reader))
             }
             None => (self.first_position(&thread).await.map_err(fault)?, None),
         };
         let (outlet, body) = Outlet::new();
-        let followed = Followed { thread, kinds: wish.kinds };
+        let followed = Followed { thread, kinds: options.kinds };
         tokio::spawn(self.clone().follow(followed, position, first, outlet));
         Ok(streamed(ReplyFormat::AgUi, body))
     }
@@ -287,6 +269,11 @@ impl FrontDoors {
         let run = self.find(incoming, id).await?;
         Ok(json(&self.state(&run)))
     }
+}
+
+/// Answers with a fault.
+fn refuse(incoming: &IncomingRequest, dialect: &dyn ClientDialect, fault: &Fault) -> Answer {
+    plain(error_response(dialect, fault, &incoming.id, ""))
 }
 
 /// A streamed reply in a format.

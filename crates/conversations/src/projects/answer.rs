@@ -341,6 +341,7 @@ impl Projects {
         seal: &ChatSeal,
     ) -> IncomingRequest {
         IncomingRequest {
+            id: self.gateway.new_turn_id(),
             method: Method::POST,
             dialect: &Stored,
             path: String::new(),

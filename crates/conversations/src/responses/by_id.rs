@@ -10,10 +10,11 @@ use serde_json::{Value, json};
 use throughline_canonical::{Fault, FaultKind};
 use throughline_codec::dialects::openai_responses::{self, OpenAiResponses};
 use throughline_codec::dialects::segments::decode;
+use throughline_gateway::IncomingRequest;
 use throughline_gateway::backend::credential_fingerprint;
 use throughline_gateway::headers::callers_key;
 use throughline_gateway::turn::error_reply::error_response;
-use throughline_gateway::{IncomingRequest, unix_ms};
+use tracing::Instrument;
 
 use super::Responses;
 use super::conversation::CONVERSATIONS;
@@ -75,12 +76,13 @@ impl Responses {
     /// Answers a request about stored responses or conversations.
     pub async fn state(self: &Arc<Self>, incoming: IncomingRequest, body: Bytes) -> Answer {
         let owner = credential_fingerprint(&callers_key(&incoming));
+        let span = incoming.span();
         let found = match incoming.path.strip_prefix(RESPONSES) {
             Some(COMPACT) if incoming.method == Method::POST => {
                 return self.compact(&owner, incoming, body).await;
             }
-            Some(rest) => self.response(&owner, &incoming, rest).await,
-            None => self.conversations(&owner, &incoming, &body).await,
+            Some(rest) => self.response(&owner, &incoming, rest).instrument(span).await,
+            None => self.conversations(&owner, &incoming, &body).instrument(span).await,
         };
         match found {
             Ok(StateAnswer::Here(answer)) => answer,
@@ -128,7 +130,7 @@ impl Responses {
 
     /// Reports an error after the request itself was consumed.
     pub(super) fn error_reply(&self, fault: &Fault) -> Answer {
-        let id = self.gateway.turns.id(unix_ms());
+        let id = self.gateway.new_turn_id();
         plain(error_response(&OpenAiResponses, fault, &id, ""))
     }
 

@@ -23,6 +23,7 @@ use throughline_gateway::turn::error_reply::Reply;
 use throughline_gateway::turn::request::decompress_body;
 use throughline_gateway::{Gateway, IncomingRequest, unix_ms};
 use throughline_sealing::text::PREFIX;
+use tracing::Instrument;
 
 use super::Responses;
 use super::history::History;
@@ -67,10 +68,11 @@ impl Responses {
         incoming: IncomingRequest,
         raw: Bytes,
     ) -> Answer {
-        let compact = match self.read_compact(owner, &incoming, &raw).await {
-            Ok(compact) => compact,
-            Err(fault) => return plain(self.gateway.reject(&incoming, &fault)),
-        };
+        let compact =
+            match self.read_compact(owner, &incoming, &raw).instrument(incoming.span()).await {
+                Ok(compact) => compact,
+                Err(fault) => return plain(self.gateway.reject(&incoming, &fault)),
+            };
         let CompactRequest { request, items, native } = compact;
         if let Some(NativeCompaction { backend, body }) = native {
             let mut forwarded = IncomingRequest { pin: Some(backend), ..incoming.clone() };

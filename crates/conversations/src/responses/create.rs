@@ -75,7 +75,8 @@ impl Responses {
         raw: Bytes,
         permit: OwnedSemaphorePermit,
     ) -> Answer {
-        let prepared = match self.choose_handling(&incoming, &raw).await {
+        let prepared = match self.choose_handling(&incoming, &raw).instrument(incoming.span()).await
+        {
             Ok(Handling::Plain) => return plain(self.gateway.turn(incoming, raw, permit).await),
             Ok(Handling::AtBackend(turn)) => {
                 let reply = self.gateway.turn(incoming, raw, permit).await;

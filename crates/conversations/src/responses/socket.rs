@@ -15,6 +15,7 @@ use throughline_gateway::headers::callers_key;
 use throughline_gateway::thinking::random;
 use throughline_gateway::turn::request::check_json;
 use tokio::sync::mpsc;
+use tracing::Instrument;
 
 use super::Responses;
 use super::create::{Turn, new_identity};
@@ -118,8 +119,12 @@ impl Socket {
         let request = StatefulRequest::new(body);
         request.check()?;
         let store = request.store() && self.responses.stores_responses();
-        let (history, mut ownership, history_is_stored) = self.history(&request).await?;
-        let found = self.responses.items(&self.owner, &request.references()).await?;
+        let mut incoming = self.new_request();
+        let span = incoming.span();
+        let history = self.history(&request).instrument(span.clone()).await?;
+        let (history, mut ownership, history_is_stored) = history;
+        let references = request.references();
+        let found = self.responses.items(&self.owner, &references).instrument(span).await?;
         let input = request.items(&found, &mut random::id);
         ownership.conversation = request.conversation().map(str::to_owned);
         let past = history.clone().into_iter().chain(input.clone());
@@ -145,7 +150,6 @@ impl Socket {
             return Ok(Answered { sent, failed: false });
         }
         let permit = self.responses.gateway.admit()?;
-        let mut incoming = self.new_request();
         drop_body_headers(&mut incoming);
         let events = tokio::select! {
             events = self.responses.gateway.turn_events(incoming, stateful_turn.accepted, permit) => events,
@@ -225,6 +229,7 @@ impl Socket {
     /// The connection's first request, as a new request.
     fn new_request(&self) -> IncomingRequest {
         IncomingRequest {
+            id: self.responses.gateway.new_turn_id(),
             method: http::Method::POST,
             began: Instant::now(),
             ..self.incoming.clone()

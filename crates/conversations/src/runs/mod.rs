@@ -6,6 +6,7 @@
 //! - `log_writer`: writes the entries of all runs in batches;
 //! - [`canonical`]: drives a turn into a log of canonical events, `event_log`: the entries of it;
 //! - [`reader`]: writes the stream of each client from such a log;
+//! - [`read_options`]: what a client asks for in its query and headers;
 //! - [`abandoned`]: ends the runs of processes that died.
 //!
 //! An entry is written to the store before readers see it. If the store fails, readers get it
@@ -37,6 +38,7 @@ pub mod canonical;
 pub(crate) mod event_log;
 pub mod log;
 mod log_writer;
+pub mod read_options;
 pub mod reader;
 
 /// How often the store is asked for new entries of a run that another process writes.

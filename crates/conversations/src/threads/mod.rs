@@ -24,6 +24,7 @@ use throughline_gateway::headers::callers_key;
 use throughline_gateway::turn::request::decompress_body;
 use throughline_gateway::{Gateway, IncomingRequest};
 use tokio::sync::OwnedSemaphorePermit;
+use tracing::Instrument;
 
 use self::stored::{MessageKey, NewTurn};
 use crate::body::{Answer, drop_body_headers, plain};
@@ -75,7 +76,7 @@ impl Threads {
     ) -> Answer {
         let generates = incoming.dialect.operation(&incoming.path) == Some(Operation::Generate);
         let stores = generates && self.stores_threads();
-        let expanded = match self.read(&incoming, &raw, stores).await {
+        let expanded = match self.read(&incoming, &raw, stores).instrument(incoming.span()).await {
             Ok(Some(expanded)) => expanded,
             Ok(None) => return plain(self.gateway.turn(incoming, raw, permit).await),
             Err(fault) => return plain(self.gateway.reject(&incoming, &fault)),

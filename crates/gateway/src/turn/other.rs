@@ -14,8 +14,6 @@ use crate::reply::passthrough::PassthroughReply;
 use crate::reply::{Clocks, Live, ReplyBody};
 use crate::turn::error_reply::{Reply, TurnHeaders, error_response};
 use crate::turn::request::IncomingRequest;
-use crate::turn::span::turn_span;
-use crate::unix_ms;
 use crate::upstream::send::{MAX_ERROR_BYTES, read_whole};
 use crate::upstream::{RequestBody, SendError, UpstreamBody};
 
@@ -36,17 +34,12 @@ async fn read_error(backend: &Backend, response: Response<UpstreamBody>) -> Faul
 impl Gateway {
     /// Forwards a request that is not a turn.
     pub async fn forward_request(&self, incoming: IncomingRequest, body: RequestBody) -> Reply {
-        let id = self.turns.id(unix_ms());
-        self.forward_unread(&id, incoming, body).instrument(turn_span(&id)).await
+        let span = incoming.span();
+        self.forward_unread(incoming, body).instrument(span).await
     }
 
-    async fn forward_unread(
-        &self,
-        id: &str,
-        incoming: IncomingRequest,
-        body: RequestBody,
-    ) -> Reply {
-        let settings = self.settings();
+    async fn forward_unread(&self, incoming: IncomingRequest, body: RequestBody) -> Reply {
+        let (settings, id) = (self.settings(), incoming.id.as_str());
         let chosen =
             settings.routes.choose(&settings, incoming.pin.as_deref(), None, &self.active());
         let backend = match chosen {

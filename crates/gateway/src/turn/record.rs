@@ -38,12 +38,16 @@ impl Drop for Unanswered<'_> {
 }
 
 impl Gateway {
+    /// The id of a new turn.
+    pub fn new_turn_id(&self) -> String {
+        self.turns.id(unix_ms())
+    }
+
     /// Starts a turn. Only the request is known at this point.
     pub(crate) fn begin(&self, incoming: &IncomingRequest) -> SharedTurn {
-        let now = unix_ms();
         Arc::new(Mutex::new(Turn {
-            id: self.turns.id(now),
-            time: now,
+            id: incoming.id.clone(),
+            time: unix_ms(),
             client_dialect: incoming.dialect.name(),
             path: incoming.path.clone(),
             request_id: id_in_header(incoming, "x-request-id"),

@@ -11,16 +11,20 @@ use throughline_codec::dialects::opaque_outline::OpaqueOutline;
 use throughline_codec::dialects::{self, Accepted, ClientDialect, Operation};
 use throughline_codec::framing::encoding::{Encoding, EncodingError, unpack};
 use throughline_codec::json::{JsonError, validate};
+use tracing::Span;
 
 use crate::backend::credential_fingerprint;
 use crate::headers::callers_key;
 use crate::settings::Settings;
 use crate::thinking::Lineage;
 use crate::thinking::vault::Scope;
+use crate::turn::span::turn_span;
 
 /// A request as it arrived, without its body.
 #[derive(Clone, Debug)]
 pub struct IncomingRequest {
+    /// The id of its turn, as in `x-throughline-turn`. Log lines have it before the turn begins, too.
+    pub id: String,
     /// The HTTP method.
     pub method: Method,
     /// The client's dialect.
@@ -40,6 +44,11 @@ pub struct IncomingRequest {
 }
 
 impl IncomingRequest {
+    /// The span of its turn, for what is done before the turn begins.
+    pub fn span(&self) -> Span {
+        turn_span(&self.id)
+    }
+
     /// The parts that the dialect reads.
     fn parts<'a>(&'a self, body: &'a [u8]) -> dialects::RequestParts<'a> {
         dialects::RequestParts {

@@ -17,6 +17,7 @@ use throughline_gateway::gateway::Stores;
 use throughline_gateway::route::Routes;
 use throughline_gateway::settings::{Limits, Policy, Thinking, ToolThinking, Unknown};
 use throughline_gateway::thinking::Statistics;
+use throughline_gateway::thinking::random;
 use throughline_gateway::thinking::store::{InMemory, Snapshot};
 use throughline_gateway::thinking::vault::store::InMemoryVault;
 use throughline_gateway::turn::turn_reply::UnreadReply;
@@ -294,6 +295,7 @@ impl Conversation {
 /// A request of the store to a backend.
 pub(crate) fn incoming(backend: &str) -> IncomingRequest {
     IncomingRequest {
+        id: format!("turn_{}", random::id()),
         method: Method::POST,
         dialect: &Stored,
         path: String::new(),

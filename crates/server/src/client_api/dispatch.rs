@@ -46,6 +46,7 @@ pub async fn dispatch(State(app): State<Arc<App>>, request: Request) -> Response
         return not_found(&app, &head.method, &path, &head.headers);
     };
     let request = IncomingRequest {
+        id: app.gateway.new_turn_id(),
         dialect,
         method: head.method,
         path,

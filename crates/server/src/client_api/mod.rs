@@ -21,7 +21,6 @@ use axum::response::Response;
 use throughline_canonical::Fault;
 use throughline_codec::dialects::ClientDialect;
 use throughline_gateway::turn::error_reply::{Reply, error_response};
-use throughline_gateway::unix_ms;
 
 pub use dispatch::dispatch;
 
@@ -29,7 +28,7 @@ use crate::wiring::App;
 
 /// Answers with a fault, written in the client's dialect.
 fn refuse(app: &App, dialect: &dyn ClientDialect, fault: &Fault) -> Response {
-    into_response(error_response(dialect, fault, &app.gateway.turns.id(unix_ms()), ""))
+    into_response(error_response(dialect, fault, &app.gateway.new_turn_id(), ""))
 }
 
 /// Turns the gateway's reply into one that axum can send.

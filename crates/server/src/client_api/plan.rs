@@ -4,12 +4,12 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use throughline_canonical::Fault;
 use throughline_codec::dialects::{self, CLIENT, anthropic};
+use throughline_gateway::IncomingRequest;
 use throughline_gateway::headers::{BACKEND, TURN};
-use throughline_gateway::turn::span::turn_span;
-use throughline_gateway::{IncomingRequest, unix_ms};
+use throughline_gateway::turn::error_reply::error_response;
 use tracing::Instrument;
 
-use super::refuse;
+use super::{into_response, refuse};
 use crate::wiring::App;
 
 /// Where plans are asked for.
@@ -36,13 +36,13 @@ pub(super) async fn plan(app: &App, mut request: IncomingRequest, body: Bytes) -
     };
     request.dialect = dialect;
     request.path = dialect.path_for(&model);
-    let id = app.gateway.turns.id(unix_ms());
+    let (id, span) = (request.id.clone(), request.span());
     let body = match dialect.name() {
-        anthropic::NAME => app.threads.expand(&mut request, body).await,
+        anthropic::NAME => app.threads.expand(&mut request, body).instrument(span.clone()).await,
         _ => Ok(body),
     };
     let report = match body {
-        Ok(body) => app.gateway.report(request, body).instrument(turn_span(&id)).await,
+        Ok(body) => app.gateway.report(request, body).instrument(span).await,
         Err(fault) => Err(fault),
     };
     match report {
@@ -50,6 +50,6 @@ pub(super) async fn plan(app: &App, mut request: IncomingRequest, body: Bytes) -
             let backend = report["backend"].as_str().unwrap_or_default().to_owned();
             ([(TURN, id), (BACKEND, backend)], axum::Json(report)).into_response()
         }
-        Err(fault) => refuse(app, dialect, &fault),
+        Err(fault) => into_response(error_response(dialect, &fault, &id, "")),
     }
 }

@@ -71,6 +71,7 @@ impl FromRequestParts<Arc<App>> for Call {
         let visitor = Visitor::from_request_parts(parts, app).await?;
         let session = app.users.identify(visitor.token.as_ref()).await?;
         let incoming = IncomingRequest {
+            id: app.gateway.new_turn_id(),
             method: parts.method.clone(),
             dialect: &Stored,
             path: String::new(),
@@ -111,6 +112,11 @@ impl Call {
 
     pub(super) fn rooms(&self) -> &Arc<Rooms> {
         &self.app.rooms
+    }
+
+    /// The query, as it was sent.
+    pub(super) fn query_text(&self) -> Option<&str> {
+        self.uri.query()
     }
 
     /// Reads the query. Unknown members are ignored: the caller's key may be among them.

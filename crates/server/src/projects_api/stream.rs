@@ -7,13 +7,13 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use http::header;
-use serde::Deserialize;
 use serde_json::{Map, Value};
 use throughline_canonical::{Fault, Request};
 use throughline_codec::dialects::resumable::{Kinds, LogCursor, ReplyFormat, ResumableReply};
 use throughline_codec::dialects::{ReplyIdentity, ReplyWriter};
 use throughline_conversations::projects::problem::Problem;
 use throughline_conversations::projects::{Caller, Projects, RunView};
+use throughline_conversations::runs::read_options::ReadOptions;
 use throughline_conversations::runs::reader::{EndFacts, EndOfLog};
 use utoipa::{IntoParams, ToSchema};
 
@@ -41,8 +41,9 @@ enum KindName {
 }
 
 /// How a caller wants to read a run.
-#[derive(Clone, Debug, Deserialize, IntoParams)]
+#[derive(IntoParams)]
 #[into_params(parameter_in = Query)]
+#[allow(dead_code, reason = "describes `ReadOptions`")]
 pub(super) struct EventsQuery {
     /// The format. Default: `ndjson`, or what `Accept` says.
     #[param(inline, value_type = Option<FormatName>)]
@@ -57,7 +58,7 @@ pub(super) struct EventsQuery {
 /// How a caller wants to read the run that its request starts.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Query)]
-#[allow(dead_code, reason = "describes the part of `EventsQuery` that turns use")]
+#[allow(dead_code, reason = "describes the part of `ReadOptions` that turns use")]
 pub(super) struct FormatQuery {
     /// The format. Default: `ndjson`, or what `Accept` says.
     #[param(inline, value_type = Option<FormatName>)]
@@ -79,21 +80,11 @@ pub(super) struct Reading {
 impl Reading {
     /// Reads the query and the headers.
     pub(super) fn read(call: &Call) -> Result<Self, Refusal> {
-        let query: EventsQuery = call.query()?;
         let headers = &call.caller.headers;
-        let header = |name| headers.get(name).and_then(|value| value.to_str().ok());
-        let format = match query.format.as_deref() {
-            None | Some("") => accepted(header("accept").unwrap_or_default()),
-            Some(name) => ReplyFormat::read(name)?,
-        };
-        // A browser that reconnects repeats the query, and the header has its newest cursor.
-        let after = header("last-event-id").map(str::to_owned).or(query.after);
-        let after = after.filter(|after| !after.is_empty());
-        let after = after.map(|text| LogCursor::read(&text).map_err(unknown_cursor)).transpose()?;
-        let kinds = match query.kinds.filter(|kinds| !kinds.is_empty()) {
-            Some(kinds) => Kinds::read(&kinds)?,
-            None => Kinds::ALL,
-        };
+        let options = ReadOptions::read(call.query_text(), headers)?;
+        let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok());
+        let format = options.format.unwrap_or_else(|| accepted(accept.unwrap_or_default()));
+        let (after, kinds) = (options.cursor().map_err(unknown_cursor)?, options.kinds);
         Ok(Self { format, after, kinds, is_first: false })
     }
 

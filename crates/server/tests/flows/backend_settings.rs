@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use throughline_testkit::Conversation;
 
-use crate::support::{NO_BLOCKS, Pair, fates, loss, new_conversation, thinking_in};
+use crate::support::{NO_BLOCKS, Pair, cut_thinking, fates, loss, new_conversation, thinking_in};
 
 const BETAS: &str = "adaptive-thinking-2026-01-28,context-1m-2025-08-07";
 const MANUAL_BETAS: &str = "context-1m-2025-08-07,interleaved-thinking-2025-05-14";
@@ -316,6 +316,33 @@ async fn replay_setting_limits_which_thinking_is_sent() {
         let (_, answer) = conversation.ask(pair.client(), "more").await;
         assert_eq!(pair.b.last_received().await.thinking(), NO_BLOCKS);
         assert_eq!(loss(&answer), "thinking_omitted=1;reason=policy");
+    }
+    assert_eq!(pair.refusals().await, [""; 0]);
+}
+
+/// The number is the same whether the client keeps its thinking or drops it.
+#[tokio::test]
+async fn dropped_thinking_that_the_replay_setting_leaves_out_is_counted() {
+    let pair = pair_with("replay = \"latest_turn\"", "replay = \"none\"").await;
+    for backend in ["a", "b"] {
+        pair.gateway.switch(backend).await;
+        let mut losses = Vec::new();
+        for drops in [false, true] {
+            let mut conversation = new_conversation(&format!("{backend} {drops}"), true);
+            conversation.offer_tool();
+            conversation.ask(pair.client(), "use a tool twice").await;
+            conversation.answer_tools(pair.client(), "41").await;
+            conversation.answer_tools(pair.client(), "42").await;
+            conversation.ask(pair.client(), "hello").await;
+            if drops {
+                cut_thinking(&mut conversation, 1);
+                cut_thinking(&mut conversation, 3);
+            }
+            let (_, answer) = conversation.ask(pair.client(), "more").await;
+            losses.push(loss(&answer).to_owned());
+        }
+        assert!(losses[0].ends_with("reason=policy"), "{losses:?}");
+        assert_eq!(losses[0], losses[1], "backend {backend}");
     }
     assert_eq!(pair.refusals().await, [""; 0]);
 }

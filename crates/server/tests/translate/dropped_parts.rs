@@ -342,3 +342,26 @@ async fn thinking_of_plain_answers_is_restored_in_a_resumed_session() {
         bed.expect_no_refusals().await;
     }
 }
+
+/// The client keeps an empty item, and the vault has the thinking.
+#[tokio::test]
+async fn emptied_reasoning_item_that_is_restored_is_no_loss() {
+    let bed = TestBed::over(&["anthropic, budget"]).await;
+    let mut test_client = new_client("openai_responses");
+    test_client.push_user("use one tool");
+    let (view, _) = bed.send(test_client.as_mut()).await;
+    test_client.push_results(&view.calls, "row green");
+    let mut request = test_client.next_request("some-model", false);
+    let mut emptied = 0;
+    for item in request.body["input"].as_array_mut().expect("items") {
+        if item["type"] == "reasoning" {
+            *item = json!({"type": "reasoning", "summary": []});
+            emptied += 1;
+        }
+    }
+    assert_eq!(emptied, 1);
+    let answer = send(&request, &bed.gateway.client).await.expect_ok();
+    assert_eq!(lost_parts(&answer), [""; 0]);
+    assert_eq!(thinking_in(&bed.last_received(0).await.json()), 1);
+    bed.expect_no_refusals().await;
+}

@@ -91,6 +91,7 @@ async fn broken_stream_ends_in_one_error_after_the_received_part() {
                 );
                 let turn = bed.gateway.turns().await.swap_remove(0);
                 mismatches.check_equal(&case, turn["end"].as_str(), Some(end));
+                mismatches.check(turn["error"].is_string(), format!("{case}: no error in {turn}"));
             }
         }
         bed.expect_no_refusals().await;

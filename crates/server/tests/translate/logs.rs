@@ -191,3 +191,28 @@ async fn log_lines_of_a_background_response_have_the_turns_id() {
         assert_eq!(line["turn"], turn, "{line}");
     }
 }
+
+/// What is read before a turn begins belongs to it, too.
+#[tokio::test]
+async fn line_about_an_unreadable_response_has_the_turns_id() {
+    let mut bed = TestBed::build(&BedOptions {
+        upstreams: &["anthropic, budget"],
+        settings: JSON_LOG,
+        ..BedOptions::default()
+    })
+    .await;
+    let first = json!({"model": "some-model", "input": "ponder this"});
+    let first = bed.gateway.client.post("/v1/responses", &[], &first).await.expect_ok().json();
+    bed.gateway.kill().await;
+    std::fs::remove_file(bed.gateway.folder().join("data/keyring")).expect("a keyring");
+    bed.gateway.restart_with(&["--new-keyring"]).await;
+    let next =
+        json!({"model": "some-model", "input": "go on", "previous_response_id": first["id"]});
+    let answer = bed.gateway.client.post("/v1/responses", &[], &next).await;
+    assert_eq!(answer.status, 400, "{}", answer.text());
+    let unreadable = |line: &&Value| line["message"] == "cannot open a stored value";
+    let lines = lines(&bed.gateway);
+    let line = lines.iter().find(unreadable).expect("a line about the stored value");
+    assert_eq!(line["turn"], answer.header("x-throughline-turn"), "{line}");
+    end_of(&bed.gateway, answer.header("x-throughline-turn"));
+}

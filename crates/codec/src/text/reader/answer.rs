@@ -2,7 +2,7 @@
 
 use super::fenced::Fenced;
 use super::reasoning::{Reasoning, line_break, partial_line_break};
-use super::states::{Core, Flow, Gap, MAX_WHITE_SPACE, State};
+use super::states::{Core, Flow, Gap, MAX_WHITE_SPACE, State, Tags};
 use crate::text::calls::leading_white_space;
 use crate::text::event::Out;
 use crate::text::marker::{Found, Match, compare};
@@ -56,7 +56,7 @@ impl Core {
                 if self.open_fenced(role, &text[at..stop], out) {
                     return Flow::On(stop);
                 }
-                let quoted = if self.is_active(role) {
+                let quoted = if self.is_active(role, false) {
                     self.is_quoted(text, at, stop, end, last)
                 } else {
                     Match::Full(0)
@@ -156,7 +156,7 @@ impl Core {
             Found::Marker { end, which, .. } => {
                 let role = self.markers.content.role(which);
                 let opens_wrapper = role == Role::WrapperOpen && self.at_start && !self.wrapped;
-                if !opens_wrapper && !self.is_active(role) {
+                if !opens_wrapper && !self.is_active(role, true) {
                     self.flush_white_space(out);
                     return None;
                 }
@@ -220,9 +220,14 @@ impl Core {
     }
 
     /// Whether a marker of this role is active here. A wrapper opens only at the start of the
-    /// answer, and closes only if it is open.
-    fn is_active(&self, role: Role) -> bool {
+    /// answer, and closes only if it is open. `leads`: there is no text directly before the marker.
+    fn is_active(&self, role: Role, leads: bool) -> bool {
         match role {
+            Role::Open(_) | Role::StrayClose => match self.tags {
+                Tags::Anywhere => true,
+                Tags::AtStart => leads,
+                Tags::Nowhere => false,
+            },
             Role::WrapperOpen | Role::Fence(..) => false,
             Role::WrapperClose => self.wrapped,
             _ => true,

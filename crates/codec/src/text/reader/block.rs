@@ -45,6 +45,7 @@ impl Core {
         origin: Option<Reasoning>,
         bare: bool,
     ) {
+        self.end_of_leading_tags();
         let calls_before = self.numbering.started();
         self.state = State::Call(Box::new(Block { script, raw, origin, bare, calls_before }));
     }

@@ -176,6 +176,7 @@ impl Core {
         out: Out<'_>,
     ) {
         self.previous_byte = 0;
+        self.end_of_leading_tags();
         match role {
             Role::Call(which, step) => {
                 self.white_space.push_str(framing);

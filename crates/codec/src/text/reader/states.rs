@@ -26,6 +26,8 @@ pub(super) struct Core {
     pub(super) white_space: String,
     /// There is no content yet, so a call without a marker may come.
     pub(super) at_start: bool,
+    /// There was content, also if reasoning followed it.
+    pub(super) has_content: bool,
     /// The next marker of the answer in the current piece, if it was searched.
     pub(super) next_marker: Option<Found>,
     /// A wrapper around the answer is open.
@@ -38,6 +40,17 @@ pub(super) struct Core {
     /// Text to emit before the first piece.
     pub(super) prefix: &'static str,
     pub(super) ended: bool,
+    pub(super) tags: Tags,
+}
+
+/// Where in the answer the tags of reasoning have a meaning. Elsewhere they are text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Tags {
+    Anywhere,
+    /// Only before the first text and the first call: the server separates reasoning itself, but may leave one
+    /// block behind.
+    AtStart,
+    Nowhere,
 }
 
 #[derive(Debug)]
@@ -102,6 +115,7 @@ impl Core {
             gap: Gap::Wait,
             white_space: String::new(),
             at_start: true,
+            has_content: false,
             next_marker: None,
             wrapped: false,
             fence: Fence::default(),
@@ -109,6 +123,7 @@ impl Core {
             faulted: false,
             prefix: recipe.reasoning.map_or("", |tags| tags.prefix),
             ended: false,
+            tags: Tags::Anywhere,
         }
     }
 
@@ -171,8 +186,12 @@ impl Core {
         matches!(self.state, State::Reasoning(_))
     }
 
-    /// Leaves reasoning, if it is open.
+    /// Leaves reasoning, if it is open. From here on, only a block at the start of the answer is reasoning.
     pub(super) fn begin_answer(&mut self) {
+        if self.tags == Tags::Anywhere {
+            let has_answer = self.has_content || self.numbering.started() > 0;
+            self.tags = if has_answer { Tags::Nowhere } else { Tags::AtStart };
+        }
         if let State::Reasoning(_) = self.state {
             self.state = State::Content;
             self.white_space.clear();
@@ -294,7 +313,16 @@ impl Core {
         if let Some(&byte) = text.as_bytes().last() {
             self.previous_byte = byte;
             self.at_start = false;
+            self.has_content = true;
+            self.end_of_leading_tags();
             out(Event::Content(text));
+        }
+    }
+
+    /// The answer has begun, so its tags are text if the server separates reasoning itself.
+    pub(super) fn end_of_leading_tags(&mut self) {
+        if self.tags == Tags::AtStart {
+            self.tags = Tags::Nowhere;
         }
     }
 

@@ -10,14 +10,13 @@ use throughline_codec::dialects::blocks::outline::{Message, Outline, Role};
 use throughline_codec::dialects::blocks::rewrite;
 use throughline_codec::json::Edits;
 
-use crate::backend::{Backend, Compat, Replay};
+use crate::backend::{Backend, Compat};
 use crate::catalog::{Form, Model};
 use crate::gateway::Gateway;
 use crate::history::recall::{Recall, key_of, kind_of, known_verdict};
 use crate::history::replay_table::Maker;
 use crate::history::restore::{LostBlock, LostThinking};
 use crate::history::vault_lookup::{LostParts, MAX_KEYS_PER_TURN, WithheldPart};
-use crate::plan::outlined::turn_start;
 use crate::thinking::memory::{Question, Verdict};
 use crate::thinking::vault::{Lookup, StoredTurn, VaultKey};
 use crate::turn::Attempt;
@@ -83,10 +82,13 @@ impl DropFinder<'_> {
         let thinks = thinking_is_on(self.outline, self.attempt.backend, model);
         let messages = &self.outline.messages;
         let open_call = self.outline.open_tool_loop();
-        let open = open_call.map_or(messages.len(), |call| turn_start(messages, call));
+        let end = open_call.map_or(messages.len(), |call| call + 1);
         let damaged = self.messages_with_unknown_blocks(verdicts);
         let mut edits = Edits::default();
-        for at in self.first_loop(open)..open_call.map_or(open, |call| call + 1) {
+        // Earlier loops get again what they got while they were open, because the provider's prompt cache
+        // finds only what does not change. What `replay` leaves out is then counted like the client's own
+        // blocks.
+        for at in 0..end {
             if self.is_split(at) {
                 continue;
             }
@@ -115,12 +117,6 @@ impl DropFinder<'_> {
             dropped.request = Outline::read(&body, usize::MAX).ok().map(|outline| (body, outline));
         }
         dropped
-    }
-
-    /// The first message that may get thinking back. Earlier loops got theirs while they were open. They get
-    /// it again, because the provider's prompt cache finds only what does not change.
-    fn first_loop(&self, open: usize) -> usize {
-        if self.attempt.backend.replay == Replay::Verbatim { 0 } else { open }
     }
 
     /// Whether thinking of the same turn is in another message. Some clients send a turn as several

@@ -1,19 +1,18 @@
 //! Writes the lines of a reply. Each line is a numbered object. The lines of a block share the
 //! number of the block, so interleaved blocks can be reassembled.
 
-use serde_json::json;
 use throughline_canonical::{
-    Block, BlockStart, Delta, EndReason, Event, Fault, FaultKind, Reply, Request, Show, WaitingCall,
+    self as canonical, Block, BlockStart, Delta, EndReason, Event, Fault, FaultKind, Reply,
+    Request, Show,
 };
 
+use self::line::{Arguments, DoneReason, Line, WaitingCall};
 use crate::dialects::content_blocks::result_content;
-use crate::dialects::shared::arguments::or_empty_object;
-use crate::dialects::shared::number::write_number;
 use crate::dialects::shared::open_blocks::OpenBlocks;
 use crate::dialects::shared::reply_end::{EndReport, fault_of_end};
 use crate::dialects::{ReplyIdentity, ReplyWriter};
-use crate::json::{OneLine, escape_bytes, quote_bytes};
 
+pub(super) mod line;
 mod whole;
 
 /// White space before an object is ignored by line readers and JSON readers.
@@ -30,7 +29,7 @@ pub(super) struct Writer {
     /// The number of blocks so far.
     blocks: usize,
     /// The number of the last line.
-    lines: u64,
+    lines: usize,
     /// Whether there was text or a call.
     answered: bool,
     report: EndReport,
@@ -68,25 +67,10 @@ impl Writer {
         }
     }
 
-    /// Ends a line with its number.
-    fn close(&mut self, out: &mut Vec<u8>) {
+    /// The number of the next line.
+    fn next(&mut self) -> usize {
         self.lines += 1;
-        out.extend_from_slice(b",\"seq\":");
-        write_number(self.lines, out);
-        out.extend_from_slice(b"}\n");
-    }
-
-    /// Writes a line with content.
-    fn line(&mut self, kind: &str, content: &str, more: &[u8], block: usize, out: &mut Vec<u8>) {
-        out.extend_from_slice(b"{\"type\":\"");
-        out.extend_from_slice(kind.as_bytes());
-        out.extend_from_slice(b"\",\"content\":\"");
-        escape_bytes(content, out);
-        out.push(b'"');
-        out.extend_from_slice(more);
-        out.extend_from_slice(b",\"block\":");
-        write_number(block, out);
-        self.close(out);
+        self.lines
     }
 
     fn start(&mut self, index: u32, block: &BlockStart<'_>, out: &mut Vec<u8>) {
@@ -98,7 +82,8 @@ impl Writer {
                 (BlockKind::Thinking, &**text, &**signature)
             }
             BlockStart::Redacted { data } => {
-                self.line("redacted_thinking", data, b"", self.blocks, out);
+                let (block, seq) = (self.blocks, self.next());
+                Line::RedactedThinking { content: data, block, seq }.write(out);
                 self.blocks += 1;
                 return;
             }
@@ -135,41 +120,39 @@ impl Writer {
                 if matches!(kind, BlockKind::Text { .. }) && !open.begun && !value.is_empty() {
                     // Otherwise the client could not know that the signature belongs to a text.
                     open.begun = true;
-                    let number = open.number;
-                    self.line("text", "", b"", number, out);
+                    let block = open.number;
+                    Line::Text { content: "", refusal: None, block, seq: self.next() }.write(out);
                 }
             }
             (BlockKind::Text { .. }, Delta::Citation(citation)) => {
-                let number = open.number;
-                let Some(url) = &citation.url else { return };
-                let title = citation.title.as_deref();
-                let title = title.map_or_else(Vec::new, |title| {
-                    let mut member = b",\"title\":".to_vec();
-                    quote_bytes(title, &mut member);
-                    member
-                });
-                self.line("source", url, &title, number, out);
+                let block = open.number;
+                let Some(content) = citation.url.as_deref() else { return };
+                let (title, seq) = (citation.title.as_deref(), self.next());
+                Line::Source { content, title, block, seq }.write(out);
             }
             _ => {}
         }
     }
 
-    fn grow(&mut self, index: u32, text: &str, out: &mut Vec<u8>) {
-        let Some(open) = self.open.get_mut(index).filter(|_| !text.is_empty()) else {
+    fn grow(&mut self, index: u32, content: &str, out: &mut Vec<u8>) {
+        let Some(open) = self.open.get_mut(index).filter(|_| !content.is_empty()) else {
             return;
         };
-        let (kind, more): (_, &[u8]) = match open.kind {
-            BlockKind::Text { refusal: false } => ("text", b""),
-            BlockKind::Text { refusal: true } => ("text", b",\"refusal\":true"),
+        let (block, append) = (open.number, open.begun);
+        let refuses = match open.kind {
+            BlockKind::Text { refusal } => Some(refusal),
             BlockKind::Thinking if self.hidden => return,
-            BlockKind::Thinking if open.begun => ("thinking", b",\"append\":true"),
-            BlockKind::Thinking => ("thinking", b",\"append\":false"),
+            BlockKind::Thinking => None,
             BlockKind::Call(_) => return,
         };
         open.begun = true;
-        let number = open.number;
-        self.answered |= kind == "text";
-        self.line(kind, text, more, number, out);
+        self.answered |= refuses.is_some();
+        let seq = self.next();
+        let line = match refuses {
+            Some(refuses) => Line::Text { content, refusal: refuses.then_some(true), block, seq },
+            None => Line::Thinking { content, append, block, seq },
+        };
+        line.write(out);
     }
 
     fn stop(&mut self, index: u32, out: &mut Vec<u8>) {
@@ -185,68 +168,41 @@ impl Writer {
         if open.signature.is_empty() {
             return;
         }
-        self.line("thinking_signature", &open.signature, b"", open.number, out);
+        let seq = self.next();
+        Line::ThinkingSignature { content: &open.signature, block: open.number, seq }.write(out);
     }
 
     fn call(&mut self, call: &Call, open: &OpenBlock, out: &mut Vec<u8>) {
         self.answered = true;
-        out.extend_from_slice(b"{\"type\":\"tool_call\",\"id\":");
-        quote_bytes(&call.id, out);
-        out.extend_from_slice(b",\"name\":");
-        quote_bytes(&call.name, out);
-        out.extend_from_slice(b",\"arguments\":");
-        write_arguments(&call.arguments, out);
-        if !open.signature.is_empty() {
-            out.extend_from_slice(b",\"signature\":");
-            quote_bytes(&open.signature, out);
-        }
-        out.extend_from_slice(b",\"block\":");
-        write_number(open.number, out);
-        self.close(out);
+        let line = Line::ToolCall {
+            id: &call.id,
+            name: &call.name,
+            arguments: Arguments(&call.arguments),
+            signature: Some(open.signature.as_str()).filter(|signature| !signature.is_empty()),
+            block: open.number,
+            seq: self.next(),
+        };
+        line.write(out);
     }
 
     /// Writes calls that wait for a person.
-    fn waiting(&mut self, calls: &[WaitingCall], out: &mut Vec<u8>) {
-        out.extend_from_slice(b"{\"type\":\"approval_needed\",\"calls\":[");
-        for (number, call) in calls.iter().enumerate() {
-            if number > 0 {
-                out.push(b',');
-            }
-            out.extend_from_slice(b"{\"id\":");
-            quote_bytes(&call.id, out);
-            out.extend_from_slice(b",\"name\":");
-            quote_bytes(&call.name, out);
-            out.extend_from_slice(b",\"arguments\":");
-            write_arguments(&call.arguments, out);
-            if let Some(message) = &call.message {
-                out.extend_from_slice(b",\"message\":");
-                quote_bytes(message, out);
-            }
-            if let Some(schema) = &call.schema {
-                out.extend_from_slice(b",\"schema\":");
-                out.extend_from_slice(schema.to_string().as_bytes());
-            }
-            out.push(b'}');
-        }
-        out.push(b']');
-        self.close(out);
+    fn waiting(&mut self, calls: &[canonical::WaitingCall], out: &mut Vec<u8>) {
+        let calls = calls.iter().map(|call| WaitingCall {
+            id: &call.id,
+            name: &call.name,
+            arguments: Arguments(&call.arguments),
+            message: call.message.as_deref(),
+            schema: call.schema.as_ref(),
+        });
+        Line::ApprovalNeeded { calls: calls.collect(), seq: self.next() }.write(out);
     }
 
     /// Writes the result of a call that the server ran.
     fn result(&mut self, id: &str, name: &str, result: (&[Block], bool), out: &mut Vec<u8>) {
-        let (content, is_error) = result;
-        out.extend_from_slice(b"{\"type\":\"tool_result\",\"id\":");
-        quote_bytes(id, out);
-        out.extend_from_slice(b",\"name\":");
-        quote_bytes(name, out);
-        out.extend_from_slice(b",\"content\":");
-        out.extend_from_slice(result_content(content).to_string().as_bytes());
-        out.extend_from_slice(b",\"isError\":");
-        out.extend_from_slice(if is_error { b"true" } else { b"false" });
-        out.extend_from_slice(b",\"block\":");
-        write_number(self.blocks, out);
+        let (content, is_error) = (result_content(result.0), result.1);
+        let (block, seq) = (self.blocks, self.next());
+        Line::ToolResult { id, name, content, is_error, block, seq }.write(out);
         self.blocks += 1;
-        self.close(out);
     }
 
     fn fault(&mut self, fault: &Fault, out: &mut Vec<u8>) {
@@ -256,11 +212,7 @@ impl Writer {
         self.failed = Some(fault.kind);
         // Incomplete blocks are dropped.
         self.open = OpenBlocks::default();
-        out.extend_from_slice(b"{\"type\":\"error\",\"message\":");
-        quote_bytes(&fault.message, out);
-        out.extend_from_slice(b",\"kind\":");
-        out.extend_from_slice(json!(fault.kind).to_string().as_bytes());
-        self.close(out);
+        Line::Error { message: &fault.message, kind: fault.kind, seq: self.next() }.write(out);
     }
 
     fn end(&mut self, reason: &EndReason, out: &mut Vec<u8>) {
@@ -272,52 +224,17 @@ impl Writer {
             open.for_each(|open| self.finish(&open, out));
         }
         self.ended = true;
-        out.extend_from_slice(b"{\"type\":\"done\",\"reason\":\"");
-        out.extend_from_slice(done_word(reason, self.answered, self.failed).as_bytes());
-        out.extend_from_slice(b"\",\"stop_reason\":");
-        quote_bytes(stop_word(reason), out);
-        out.extend_from_slice(b",\"model\":");
-        quote_bytes(&self.model, out);
-        out.extend_from_slice(b",\"usage\":");
-        out.extend_from_slice(json!(self.report.usage).to_string().as_bytes());
-        if !self.report.details.is_empty() {
-            out.extend_from_slice(b",\"details\":");
-            out.extend_from_slice(json!(self.report.details).to_string().as_bytes());
-        }
-        if !self.report.losses.is_empty() {
-            out.extend_from_slice(b",\"losses\":");
-            out.extend_from_slice(json!(self.report.losses).to_string().as_bytes());
-        }
-        self.close(out);
-    }
-}
-
-/// Writes the arguments of a call: as JSON, or as a string if they are malformed.
-fn write_arguments(arguments: &str, out: &mut Vec<u8>) {
-    let arguments = or_empty_object(arguments);
-    match OneLine::of(arguments) {
-        Some(line) => line.write(out),
-        None => quote_bytes(arguments, out),
-    }
-}
-
-/// The outcome of a run.
-pub(super) fn done_word(
-    reason: &EndReason,
-    answered: bool,
-    failed: Option<FaultKind>,
-) -> &'static str {
-    match (failed, reason) {
-        (_, EndReason::Cut) => "interrupted",
-        (Some(FaultKind::TimedOut), _) => "timeout",
-        (Some(FaultKind::Unreachable), _) => "interrupted",
-        (Some(_), _) | (None, EndReason::Failed) => "error",
-        (None, EndReason::Length) => "truncated",
-        (None, EndReason::Refusal) => "completed",
-        (None, reason) if reason.is_cancelled() => "cancelled",
-        (None, reason) if let Some(limit) = reason.limit() => limit,
-        (None, _) if !answered => "empty",
-        (None, _) => "completed",
+        let seq = self.next();
+        let line = Line::Done {
+            reason: DoneReason::of(reason, self.answered, self.failed),
+            stop_reason: stop_word(reason),
+            model: &self.model,
+            usage: &self.report.usage,
+            details: Some(&self.report.details).filter(|details| !details.is_empty()),
+            losses: &self.report.losses,
+            seq,
+        };
+        line.write(out);
     }
 }
 
@@ -374,7 +291,7 @@ impl ReplyWriter for Writer {
     }
 
     fn number(&mut self, number: u64) {
-        self.lines = number.saturating_sub(1);
+        self.lines = usize::try_from(number).unwrap_or(usize::MAX).saturating_sub(1);
     }
 
     /// The blocks keep their numbers, and the reply is not empty.

@@ -3,7 +3,8 @@
 use serde_json::{Value, json};
 use throughline_canonical::{Block, EndReason, Reply};
 
-use super::{Writer, done_word, stop_word};
+use super::line::DoneReason;
+use super::{Writer, stop_word};
 use crate::dialects::content_blocks;
 use crate::dialects::shared::extensions;
 
@@ -36,7 +37,7 @@ pub(super) fn write(writer: &Writer, reply: &Reply) -> Vec<u8> {
     };
     let mut body = json!({
         "model": model,
-        "reason": done_word(reason, answered, None),
+        "reason": DoneReason::of(reason, answered, None),
         "stop_reason": stop_word(reason),
         "content": content,
         "contentBlocks": blocks,
