@@ -110,7 +110,7 @@ async fn older_file_keeps_its_content_and_its_paths() {
     let file = folder.path().join("throughline.db");
     write_older_file(folder.path(), &file).await;
     let store = SqliteConversations::open(&file).await.unwrap();
-    assert_eq!(store.applied(), 3);
+    assert_eq!(store.applied(), 4);
     for (head, ids) in [("f", "abcf"), ("e", "abde"), ("c", "abc"), ("a", "a")] {
         let path = store.path(head, 9, Detail::Whole).await.unwrap();
         let found: String = path.iter().map(|node| node.id.as_str()).collect();

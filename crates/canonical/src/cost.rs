@@ -35,7 +35,7 @@ impl Cost {
     /// US dollars, as far as the prices are known. `None` if no price is known.
     pub fn dollars(self) -> Option<f64> {
         let is_unknown = self.picodollars == 0 && self.unpriced_tokens > 0;
-        // The nearest number: up to 9,000 dollars, each picodollar can be told apart.
+        // The nearest number: up to 8,000 dollars, each picodollar shows.
         (!is_unknown).then(|| self.picodollars as f64 / PICODOLLARS)
     }
 }
@@ -51,7 +51,7 @@ mod tests {
             (0, "0.0"),
             (1, "1e-12"),
             (123_456_789_012, "0.123456789012"),
-            (8_999_000_000_000_001, "8999.000000000001"),
+            (8_000_000_000_000_001, "8000.000000000001"),
         ] {
             assert_eq!(format!("{:?}", cost(picodollars).dollars().unwrap()), dollars);
         }

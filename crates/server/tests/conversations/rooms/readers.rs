@@ -53,7 +53,9 @@ async fn large_thinking_arrives_whole() {
     let scenario = format!(
         "[[step]]\nwhen = {{ contains = \"\" }}\nsay = [{{ thinking = {thinking:?} }}, {{ text = \"Done.\" }}]\n"
     );
-    let api = crate::support::Api::with(&[super::ANTHROPIC], &scenario, "").await;
+    // This model takes no budget, which would cut the thought.
+    let backend = ("claude", "anthropic, adaptive");
+    let api = crate::support::Api::with(&[backend], &scenario, "").await;
     let room = room(&api, &[("tutor", json!({}))]).await;
     let mut events = Events::open(&api, &room, "").await;
     say(&api, &room, "@tutor think").await;
