@@ -47,6 +47,8 @@ const INHERITED: &[&str] = &[
 const MAX_LINES: usize = 5;
 /// The longest such line, in characters.
 const MAX_LINE: usize = 300;
+/// How many bytes of a line are kept until its end. A character has four at most.
+const MAX_LINE_BYTES: usize = 4 * MAX_LINE;
 
 /// How a connection begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -226,17 +228,42 @@ struct LastLines(Arc<Mutex<VecDeque<String>>>);
 
 impl LastLines {
     fn follow(&self, stderr: impl AsyncRead + Send + Unpin + 'static) {
-        let lines = self.0.clone();
-        tokio::spawn(async move {
-            let mut stderr = BufReader::new(stderr).lines();
-            while let Ok(Some(line)) = stderr.next_line().await {
-                let mut lines = lines.lock();
-                lines.push_back(line.chars().take(MAX_LINE).collect());
-                if lines.len() > MAX_LINES {
-                    lines.pop_front();
-                }
+        let lines = self.clone();
+        tokio::spawn(async move { lines.read(stderr).await });
+    }
+
+    /// Reads all of it, because a process stops if no one does. A line may be no text, or endless.
+    async fn read(&self, stderr: impl AsyncRead + Unpin) {
+        let mut stderr = BufReader::new(stderr);
+        let mut line = Vec::new();
+        loop {
+            let piece = match stderr.fill_buf().await {
+                Ok(piece) if !piece.is_empty() => piece,
+                _ => break,
+            };
+            let end = piece.iter().position(|byte| *byte == b'\n');
+            let text = &piece[..end.unwrap_or(piece.len())];
+            let room = MAX_LINE_BYTES.saturating_sub(line.len());
+            line.extend_from_slice(&text[..text.len().min(room)]);
+            let taken = text.len() + usize::from(end.is_some());
+            stderr.consume(taken);
+            if end.is_some() {
+                self.push(&line);
+                line.clear();
             }
-        });
+        }
+        if !line.is_empty() {
+            self.push(&line);
+        }
+    }
+
+    fn push(&self, line: &[u8]) {
+        let line = String::from_utf8_lossy(line);
+        let mut lines = self.0.lock();
+        lines.push_back(line.trim_end_matches('\r').chars().take(MAX_LINE).collect());
+        if lines.len() > MAX_LINES {
+            lines.pop_front();
+        }
     }
 
     fn clear(&self) {
@@ -250,5 +277,25 @@ impl LastLines {
             true => String::new(),
             false => format!("; its last lines: {}", lines.join(" | ")),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A process stops if it writes to a pipe that is not read.
+    #[tokio::test]
+    async fn all_of_standard_error_is_read_in_bounded_lines() {
+        let lines = LastLines::default();
+        let long = [b"long ".as_slice(), &b"x".repeat(1 << 20)].concat();
+        let written =
+            [b"\xff\xfe not UTF-8\n".as_slice(), &long, b"\n\nlast, without an end"].concat();
+        let mut rest = written.as_slice();
+        lines.read(&mut rest).await;
+        assert_eq!(rest.len(), 0, "all of it is read");
+        let held: Vec<String> = lines.0.lock().iter().cloned().collect();
+        let long: String = String::from_utf8_lossy(&long).chars().take(MAX_LINE).collect();
+        assert_eq!(held, ["\u{fffd}\u{fffd} not UTF-8", long.as_str(), "", "last, without an end"]);
     }
 }

@@ -28,11 +28,32 @@ impl ToolOutput {
         Self { content, is_error: result.is_error == Some(true) }
     }
 
-    /// The output with at most this many bytes of texts and media. A cut text says so.
+    /// The output with at most this many bytes of texts and media. A mark at its end says if it was cut.
     #[must_use]
     pub fn cut(self, limit: usize) -> Self {
-        let mut left = limit;
-        let content = self.content.into_iter().map(|block| cut(block, limit, &mut left)).collect();
+        let is_empty = |block: &Block| matches!(block, Block::Text { text, .. } if text.is_empty());
+        let all: usize = self.content.iter().map(size).sum();
+        let (mut left, mut content) = (limit, Vec::new());
+        for block in self.content.into_iter().filter(|block| !is_empty(block)) {
+            let size = size(&block);
+            if size <= left {
+                left -= size;
+                content.push(block);
+                continue;
+            }
+            let kept = match block {
+                Block::Text { mut text, .. } => {
+                    text.truncate(text.floor_char_boundary(left));
+                    text
+                }
+                _ => String::new(),
+            };
+            let missing = all - (limit - left) - kept.len();
+            let mark = format!("[cut: {missing} more bytes; a result may have {limit} bytes]");
+            let line = if kept.is_empty() { mark } else { format!("{kept}\n{mark}") };
+            content.push(Block::text(line));
+            break;
+        }
         Self { content, ..self }
     }
 }
@@ -70,29 +91,14 @@ fn media(kind: MediaKind, media_type: String, data: String) -> Block {
     Block::Media { kind, source, name: None, detail: None }
 }
 
-fn cut(block: Block, limit: usize, left: &mut usize) -> Block {
-    let size = match &block {
-        Block::Text { text, .. } => text.len(),
-        Block::Media { source: Source::Base64 { data, .. }, .. } => data.len(),
-        _ => 0,
-    };
-    if size <= *left {
-        *left -= size;
-        return block;
-    }
+/// The bytes of a block that count.
+fn size(block: &Block) -> usize {
     match block {
-        Block::Text { mut text, .. } => {
-            let end = (0..=*left).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
-            text.truncate(end);
-            *left = 0;
-            let missing = size - end;
-            Block::text(format!(
-                "{text}\n[cut: {missing} more bytes; a result may have {limit} bytes]"
-            ))
+        Block::Text { text, .. } => text.len(),
+        Block::Media { source: Source::Base64 { media_type, data }, .. } => {
+            media_type.len() + data.len()
         }
-        _ => Block::text(format!(
-            "[left out: media of {size} bytes; a result may have {limit} bytes]"
-        )),
+        _ => 0,
     }
 }
 
@@ -101,17 +107,34 @@ mod tests {
     use super::*;
 
     #[test]
-    fn long_output_is_cut_at_a_character_with_a_mark() {
+    fn long_output_is_cut_at_a_character_with_one_mark() {
         let image = || media(MediaKind::Image, "image/png".to_owned(), "AAAA".to_owned());
         let output = |content| ToolOutput { content, is_error: false };
         let content = vec![Block::text("äö"), image(), Block::text("x")];
-        assert_eq!(output(content.clone()).cut(9), output(content.clone()));
-        let cut = output(content).cut(3);
-        let texts = [
-            "ä\n[cut: 2 more bytes; a result may have 3 bytes]",
-            "[left out: media of 4 bytes; a result may have 3 bytes]",
-            "\n[cut: 1 more bytes; a result may have 3 bytes]",
-        ];
-        assert_eq!(cut.content, texts.map(Block::text));
+        assert_eq!(
+            output(content.clone()).cut(18),
+            output(content.clone()),
+            "9 bytes are a media type"
+        );
+        let cut = |limit| output(content.clone()).cut(limit).content;
+        let mark = |text: &str, missing: usize, limit: usize| {
+            Block::text(format!(
+                "{text}[cut: {missing} more bytes; a result may have {limit} bytes]"
+            ))
+        };
+        assert_eq!(cut(3), [mark("ä\n", 16, 3)]);
+        assert_eq!(cut(16), [Block::text("äö"), mark("", 14, 16)]);
+        assert_eq!(cut(17), [Block::text("äö"), image(), mark("", 1, 17)]);
+    }
+
+    #[test]
+    fn output_of_many_blocks_holds_the_limit() {
+        let media_type = format!("image/{}", "x".repeat(1_000));
+        let image = media(MediaKind::Image, media_type, String::new());
+        let blocks = [Block::text("0123456789"), image, Block::text("")];
+        let content: Vec<Block> = blocks.iter().cycle().take(30_000).cloned().collect();
+        let cut = ToolOutput { content, is_error: false }.cut(2_100);
+        let bytes: usize = cut.content.iter().map(size).sum();
+        assert!(bytes < 2_200 && cut.content.len() < 10, "{bytes} bytes in {:?}", cut.content);
     }
 }
