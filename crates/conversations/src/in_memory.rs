@@ -114,8 +114,12 @@ impl Contents {
         self.runs.values().filter(is_running).map(|run| run.id.clone()).collect()
     }
 
-    /// Adds a reference. Returns false if its project has a branch of this name.
+    /// Adds a reference. Returns false if there is one with this id, or its project has a branch of this
+    /// name.
     fn add_reference(&mut self, reference: Reference) -> bool {
+        if self.references.contains_key(&reference.id) {
+            return false;
+        }
         if let Some(branch) = &reference.branch
             && self.is_taken(&reference.id, branch)
         {

@@ -184,6 +184,10 @@ async fn reference_moves_only_from_its_head(store: &dyn Store) {
     assert_eq!(store.node("m2").await.expect(OK), None);
     assert!(put("m2", Some("m1"), to("main", Some("m1"), "m2")).await.expect(OK));
 
+    // A commit adds a reference only if there is none.
+    let again = Commit { reference: Some(reference("main", "again")), ..Commit::default() };
+    assert_eq!(store.commit(again).await.expect(OK), Outcome::NameTaken);
+
     // The content changes and the head does not.
     store.put_reference(reference("main", "second")).await.expect(OK);
     let expected = Reference {

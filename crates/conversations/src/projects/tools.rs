@@ -11,8 +11,10 @@ use super::problem::Problem;
 use super::project::FIRST_BRANCH;
 use super::turn::{ChatRequest, StartedRun, UserPart};
 use super::{Caller, Projects};
+use crate::chat_seal::ChatSeal;
+use crate::runs::log::Entry;
 use crate::store::RunStatus;
-use crate::tool_loop::approvals::{Decision, Delivered, store_decision};
+use crate::tool_loop::approvals::{Decision, Delivered, question_about, store_decision};
 
 /// The prefix of the ids of interrupts: the id of the call follows.
 const INTERRUPT: &str = "approval_";
@@ -102,10 +104,7 @@ impl Projects {
         let run = run.ok_or_else(|| {
             Problem::conflict("not-waiting", "no run of this branch waits for a decision")
         })?;
-        let entries = match self.runs.live(&run.id) {
-            Some(live) => live.entries(),
-            None => self.runs.stored_entries(&run.id, None, Some(&seal)).await?,
-        };
+        let entries = self.log_of(&run.id, &seal).await?;
         let interrupts = entries.iter().rev().find(|entry| {
             let event = serde_json::from_str(&entry.text);
             matches!(event, Ok(Event::ApprovalNeeded { calls })
@@ -173,30 +172,34 @@ impl Projects {
         let seal = self.unlock(caller, &project)?;
         let decision =
             Decision { approve: request.approve, input: request.input.map(Value::Object) };
-        match self.approvals.decide(run, call, decision.clone()) {
-            Delivered::Yes => return Ok(()),
-            Delivered::NotWaiting => return Err(not_waiting(call)),
-            Delivered::NotHere => {}
-        }
-        if record.status != RunStatus::Running || !self.sealed_store.store.is_shared() {
+        if self.approvals.is_waiting(run, call) == Some(false) {
             return Err(not_waiting(call));
         }
-        // Another instance runs it.
-        let entries = self.runs.stored_entries(run, None, Some(&seal)).await?;
-        let mut waits = false;
-        for entry in &entries {
-            match serde_json::from_str(&entry.text) {
-                Ok(Event::ApprovalNeeded { calls }) => {
-                    waits |= calls.iter().any(|waiting| waiting.id == call);
-                }
-                Ok(Event::ToolResult { id, .. }) if id == call => waits = false,
-                _ => {}
+        let store = &*self.sealed_store.store;
+        // Several instances may get decisions about the same question.
+        let is_shared = store.is_shared();
+        if is_shared {
+            let entries = self.log_of(&record.id, &seal).await?;
+            let question = question_about(&entries, call);
+            let question = question.filter(|_| record.status == RunStatus::Running);
+            let question = question.ok_or_else(|| not_waiting(call))?;
+            if !store_decision(store, &seal, &record, (call, question), &decision).await? {
+                return Err(not_waiting(call));
             }
         }
-        let store = &*self.sealed_store.store;
-        match waits && store_decision(store, &seal, &record, call, &decision).await? {
-            true => Ok(()),
-            false => Err(not_waiting(call)),
+        // The instance that runs the loop also finds it in the store.
+        match self.approvals.decide(run, call, decision) {
+            Delivered::Yes => Ok(()),
+            Delivered::NotWaiting | Delivered::NotHere if is_shared => Ok(()),
+            Delivered::NotWaiting | Delivered::NotHere => Err(not_waiting(call)),
+        }
+    }
+
+    /// The entries of the log of a run, here or in the store.
+    async fn log_of(&self, run: &str, seal: &ChatSeal) -> Result<Vec<Entry>, Problem> {
+        match self.runs.live(run) {
+            Some(live) => Ok(live.entries()),
+            None => Ok(self.runs.stored_entries(run, None, Some(seal)).await?),
         }
     }
 }

@@ -173,7 +173,8 @@ pub enum Outcome {
         /// The run.
         run: String,
     },
-    /// The project has a branch of this name, or a room an entry. Nothing was written.
+    /// There is such a reference, the project has a branch of this name, or a room an entry. Nothing was
+    /// written.
     NameTaken,
     /// Another process has taken the run over, or it has ended. Nothing was written.
     Fenced,

@@ -7,12 +7,14 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use throughline_canonical::Event;
 use throughline_gateway::thinking::store::StoreError;
 use throughline_gateway::unix_ms;
 use tokio::sync::mpsc;
 
 use crate::chat_seal::{ChatSeal, Field};
-use crate::store::{Reference, Run, Store};
+use crate::runs::log::Entry;
+use crate::store::{Commit, Outcome, Reference, Run, Store};
 
 /// How long a decision is kept for the instance that runs the loop, in milliseconds.
 const RETENTION: u64 = 60 * 60 * 1_000;
@@ -40,8 +42,16 @@ pub struct Approvals {
 
 #[derive(Debug)]
 struct RunApprovals {
-    waiting: Vec<String>,
+    waiting: Vec<Waiting>,
     decisions: mpsc::Sender<(String, Decision)>,
+}
+
+/// A call that waits.
+#[derive(Debug)]
+struct Waiting {
+    call: String,
+    /// The number of the entry that asks, as soon as it is in the log.
+    question: Option<u64>,
 }
 
 /// The result of a decision.
@@ -78,7 +88,7 @@ impl Approvals {
         let Some(approvals) = runs.get_mut(run) else {
             return Delivered::NotHere;
         };
-        let Some(at) = approvals.waiting.iter().position(|waiting| waiting == call) else {
+        let Some(at) = approvals.waiting.iter().position(|waiting| waiting.call == call) else {
             return Delivered::NotWaiting;
         };
         // The loop takes decisions at once, so a full queue is one that nothing reads any more.
@@ -90,9 +100,10 @@ impl Approvals {
         Delivered::Yes
     }
 
-    /// The calls of a run of this process that wait.
-    pub fn waiting(&self, run: &str) -> Option<Vec<String>> {
-        self.runs.lock().get(run).map(|approvals| approvals.waiting.clone())
+    /// Whether a call waits. `None` if its run is not of this process.
+    pub fn is_waiting(&self, run: &str, call: &str) -> Option<bool> {
+        let runs = self.runs.lock();
+        runs.get(run).map(|of| of.waiting.iter().any(|waiting| waiting.call == call))
     }
 }
 
@@ -100,20 +111,32 @@ impl Decisions {
     /// Lets people decide about these calls.
     pub(crate) fn ask(&self, calls: &[String]) {
         if let Some(approvals) = self.approvals.runs.lock().get_mut(&self.run) {
-            approvals.waiting.extend(calls.iter().cloned());
+            let waiting = |call: &String| Waiting { call: call.clone(), question: None };
+            approvals.waiting.extend(calls.iter().map(waiting));
+        }
+    }
+
+    /// Says which entry of the log asks about these calls.
+    pub(crate) fn number(&self, calls: &[String], question: u64) {
+        if let Some(approvals) = self.approvals.runs.lock().get_mut(&self.run) {
+            for waiting in approvals.waiting.iter_mut().filter(|one| calls.contains(&one.call)) {
+                waiting.question = Some(question);
+            }
         }
     }
 
     /// Ends the wait of a call: decisions about it are refused.
     pub(crate) fn withdraw(&self, call: &str) {
         if let Some(approvals) = self.approvals.runs.lock().get_mut(&self.run) {
-            approvals.waiting.retain(|waiting| waiting != call);
+            approvals.waiting.retain(|waiting| waiting.call != call);
         }
     }
 
-    /// The calls that wait.
-    pub(crate) fn waiting(&self) -> Vec<String> {
-        self.approvals.waiting(&self.run).unwrap_or_default()
+    /// The calls that wait, each with the entry that asks.
+    fn questions(&self) -> Vec<(String, u64)> {
+        let runs = self.approvals.runs.lock();
+        let waiting = runs.get(&self.run).map(|of| of.waiting.as_slice()).unwrap_or_default();
+        waiting.iter().filter_map(|one| Some((one.call.clone(), one.question?))).collect()
     }
 
     /// Waits for the next decision. Nothing is lost if this is cancelled.
@@ -124,17 +147,17 @@ impl Decisions {
         }
     }
 
-    /// Looks for decisions that other instances have taken.
+    /// Looks for decisions that other instances have taken. They stay in the store, so that a later one about
+    /// the same question is refused.
     pub(crate) async fn take_stored(
         &self,
         store: &dyn Store,
         seal: &ChatSeal,
     ) -> Result<(), StoreError> {
-        for call in self.waiting() {
-            let id = reference_id(&self.run, &call);
+        for (call, question) in self.questions() {
+            let id = reference_id(&self.run, &call, question);
             let Some(found) = store.reference(&id).await? else { continue };
             let decision = seal.open_json(FIELD, &id, &found.sealed)?;
-            store.remove_reference(&id).await?;
             self.approvals.decide(&self.run, &call, decision);
         }
         Ok(())
@@ -147,18 +170,28 @@ impl Drop for Decisions {
     }
 }
 
-/// Stores a decision for the instance that runs the loop. Returns false if there is one already.
+/// The number of the entry that asks about a call, if it waits.
+pub(crate) fn question_about(entries: &[Entry], call: &str) -> Option<u64> {
+    let found = entries.iter().rev().find_map(|entry| match serde_json::from_str(&entry.text) {
+        Ok(Event::ApprovalNeeded { calls }) => {
+            calls.iter().any(|waiting| waiting.id == call).then_some(Some(entry.number))
+        }
+        Ok(Event::ToolResult { id, .. }) if id == call => Some(None),
+        _ => None,
+    });
+    found.flatten()
+}
+
+/// Stores a decision for the instance that runs the loop. `question` is the number of the entry that asks.
+/// Returns false if there is one already: the first one counts.
 pub(crate) async fn store_decision(
     store: &dyn Store,
     seal: &ChatSeal,
     run: &Run,
-    call: &str,
+    (call, question): (&str, u64),
     decision: &Decision,
 ) -> Result<bool, StoreError> {
-    let id = reference_id(&run.id, call);
-    if store.reference(&id).await?.is_some() {
-        return Ok(false);
-    }
+    let id = reference_id(&run.id, call, question);
     let reference = Reference {
         sealed: seal.seal_json(FIELD, &id, decision),
         id,
@@ -166,17 +199,22 @@ pub(crate) async fn store_decision(
         expires: Some(unix_ms() + RETENTION),
         ..Reference::default()
     };
-    store.put_reference(reference).await?;
-    Ok(true)
+    let commit = Commit { reference: Some(reference), ..Commit::default() };
+    Ok(store.commit(commit).await? == Outcome::Written)
 }
 
-fn reference_id(run: &str, call: &str) -> String {
-    crate::store::bounded_name(&format!("approval:{run}:{call}")).into_owned()
+fn reference_id(run: &str, call: &str, question: u64) -> String {
+    crate::store::bounded_name(&format!("approval:{run}:{question}:{call}")).into_owned()
 }
 
 #[cfg(test)]
 mod tests {
+    use throughline_canonical::WaitingCall;
+    use throughline_sealing::Keyring;
+
     use super::*;
+    use crate::in_memory::InMemory;
+    use crate::store::RunStatus;
 
     #[tokio::test]
     async fn first_decision_about_a_waiting_call_counts() {
@@ -193,5 +231,68 @@ mod tests {
         assert_eq!(approvals.decide("r", "d", yes.clone()), Delivered::NotWaiting);
         drop(decisions);
         assert_eq!(approvals.decide("r", "c", yes), Delivered::NotHere);
+    }
+    fn run() -> Run {
+        Run {
+            id: "r".to_owned(),
+            owner: "ada".to_owned(),
+            scope: String::new(),
+            name: None,
+            reference: None,
+            instance: "one".to_owned(),
+            epoch: 1,
+            status: RunStatus::Running,
+            created: 0,
+            expires: None,
+            sealed: Vec::new(),
+        }
+    }
+
+    /// A tool may ask again about the same call.
+    #[tokio::test]
+    async fn stored_decision_answers_one_question_and_the_first_one_counts() {
+        let (store, keyring) = (InMemory::default(), Arc::new(Keyring::new([7; 32])));
+        let (seal, run) = (ChatSeal::managed(&keyring, "p"), run());
+        let [yes, no] = [true, false].map(|approve| Decision { approve, input: None });
+        let store_it = async |question: u64, decision: &Decision| {
+            store_decision(&store, &seal, &run, ("c", question), decision).await.unwrap()
+        };
+        let approvals = Arc::new(Approvals::default());
+        let mut decisions = approvals.register("r");
+        let calls = ["c".to_owned()];
+        decisions.ask(&calls);
+        decisions.number(&calls, 4);
+        assert!(store_it(4, &yes).await);
+        assert!(!store_it(4, &no).await, "the first one counts");
+        decisions.take_stored(&store, &seal).await.unwrap();
+        assert_eq!(decisions.next().await, ("c".to_owned(), yes.clone()));
+        assert!(!store_it(4, &yes).await, "it was answered");
+        decisions.ask(&calls);
+        decisions.number(&calls, 7);
+        decisions.take_stored(&store, &seal).await.unwrap();
+        assert_eq!(approvals.is_waiting("r", "c"), Some(true), "no one has answered this one");
+        assert!(store_it(7, &no).await);
+        decisions.take_stored(&store, &seal).await.unwrap();
+        assert_eq!(decisions.next().await, ("c".to_owned(), no));
+    }
+
+    #[test]
+    fn newest_question_without_a_result_is_open() {
+        let asks = |id: &str| {
+            let (id, name, arguments) = (id.to_owned(), "n".to_owned(), String::new());
+            let call = WaitingCall { id, name, arguments, message: None, schema: None };
+            Event::ApprovalNeeded { calls: vec![call] }
+        };
+        let (id, name) = ("a".into(), "n".into());
+        let result = Event::ToolResult { id, name, content: Vec::new(), is_error: false };
+        let log = [asks("a"), asks("b"), asks("a"), result, asks("b")];
+        let texts = log.iter().map(|event| serde_json::to_string(event).unwrap());
+        let entries: Vec<Entry> =
+            (1..).zip(texts).map(|(number, text)| Entry::new(number, text)).collect();
+        for (length, a, b) in [(0, None, None), (1, Some(1), None), (3, Some(3), Some(2))] {
+            let questions = ["a", "b"].map(|call| question_about(&entries[..length], call));
+            assert_eq!(questions, [a, b], "{length}");
+        }
+        assert_eq!(["a", "b"].map(|call| question_about(&entries, call)), [None, Some(5)]);
     }
 }

@@ -22,7 +22,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep_until, timeout_at};
 use tracing::Instrument;
 
-use super::approvals::{Approvals, Decision, Decisions};
+use super::approvals::{Approvals, Decision, Decisions, question_about};
 use super::joined_rounds::JoinedRounds;
 use super::machine::{Call, CallKind, Effect, Input, Limits, ToolLoop};
 use crate::rooms::hooks::{Gate, Verdict};
@@ -425,6 +425,10 @@ impl<'a> Driver<'a> {
         // A reader of the event may decide at once.
         self.decisions.ask(ids);
         self.record(vec![Event::ApprovalNeeded { calls }]).await;
+        let entries = self.setup.run.live.entries();
+        if let Some(question) = ids.first().and_then(|id| question_about(&entries, id)) {
+            self.decisions.number(ids, question);
+        }
     }
 
     fn decided(&mut self, id: String, decision: Decision) -> Input {

@@ -110,12 +110,16 @@ async fn apply(to: &mut impl Statements, commit: &Commit) -> Result<Outcome, sql
     add_entries(to, &commit.entries).await
 }
 
-/// Adds a reference. Returns false if its project has a branch of this name.
+/// Adds a reference. Returns false if there is one with this id, or its project has a branch of this name.
 async fn add_reference(
     to: &mut impl Statements,
     reference: &Reference,
 ) -> Result<bool, sqlx::Error> {
     let branch = reference.branch.as_ref();
+    let known = "SELECT 1 FROM reference WHERE id = $1";
+    if !to.fetch(known, values![&*reference.id]).await?.is_empty() {
+        return Ok(false);
+    }
     if let Some(branch) = branch {
         let taken = "SELECT 1 FROM reference WHERE project = $1 AND name = $2";
         if !to.fetch(taken, values![&*branch.project, &*branch.name]).await?.is_empty() {
