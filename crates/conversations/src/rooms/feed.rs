@@ -37,6 +37,21 @@ struct Queue {
 }
 
 impl Queue {
+    /// Adds an event. Returns the position after it.
+    fn push(&mut self, frame: Frame) -> u64 {
+        if let Some(seq) = frame.seq {
+            self.last = self.last.max(seq);
+        }
+        while self.frames.len() >= MAX_FRAMES || self.bytes > MAX_BYTES {
+            let Some(oldest) = self.frames.pop_front() else { break };
+            self.bytes -= oldest.json.len();
+            self.first += 1;
+        }
+        self.bytes += frame.json.len();
+        self.frames.push_back(frame);
+        self.first + self.frames.len() as u64
+    }
+
     /// Remembers thinking that has not ended, for new readers.
     fn remember(&mut self, run: &str, member: &str, what: &Shown) {
         match what {
@@ -99,24 +114,25 @@ impl Feed {
 
     /// Adds an event.
     pub(super) fn push(&self, frame: Frame) {
-        let mut queue = self.queue.lock();
-        if let Some(seq) = frame.seq {
-            queue.last = queue.last.max(seq);
-        }
-        while queue.frames.len() >= MAX_FRAMES || queue.bytes > MAX_BYTES {
-            let Some(oldest) = queue.frames.pop_front() else { break };
-            queue.bytes -= oldest.json.len();
-            queue.first += 1;
-        }
-        queue.bytes += frame.json.len();
-        queue.frames.push_back(frame);
-        self.end.send_replace(queue.first + queue.frames.len() as u64);
+        let end = self.queue.lock().push(frame);
+        self.wake(end);
     }
 
     /// Adds what is shown and not stored.
     pub(super) fn show(&self, room: &str, run: &str, member: &str, what: &Shown) {
-        self.queue.lock().remember(run, member, what);
-        self.push(Frame::new(&shown(room, run, member, what)));
+        let frame = Frame::new(&shown(room, run, member, what));
+        // A reader that joins sees both changes, or none.
+        let end = {
+            let mut queue = self.queue.lock();
+            queue.remember(run, member, what);
+            queue.push(frame)
+        };
+        self.wake(end);
+    }
+
+    /// Wakes the readers.
+    fn wake(&self, end: u64) {
+        self.end.send_modify(|known| *known = end.max(*known));
     }
 
     /// Where a new reader begins.
@@ -200,6 +216,41 @@ mod tests {
         let ended = Shown::ThinkingEnded { text: "Hm, so".to_owned(), tokens: None };
         feed.show("room", "run", "a", &ended);
         assert!(feed.join("room").open.is_empty());
+    }
+
+    /// What a reader gets that joins now and reads on.
+    fn read(feed: &Feed) -> String {
+        let Start { mut position, open, .. } = feed.join("room");
+        let mut seen: String = open.iter().map(|frame| frame.json.to_string()).collect();
+        while let Next::Frame(frame) = feed.at(position) {
+            seen.push_str(&frame.json);
+            position += 1;
+        }
+        seen
+    }
+
+    #[test]
+    fn reader_that_joins_during_thinking_gets_each_part_once() {
+        const PARTS: usize = 300;
+        let feed = Feed::new(0);
+        feed.show("room", "run", "a", &Shown::ThinkingStarted);
+        std::thread::scope(|scope| {
+            let thinking = scope.spawn(|| {
+                for number in 0..PARTS {
+                    let text = format!("<{number}>");
+                    feed.show("room", "run", "a", &Shown::ThinkingDelta { text });
+                }
+            });
+            while !thinking.is_finished() {
+                let seen = read(&feed);
+                let parts: Vec<usize> = seen
+                    .split('<')
+                    .skip(1)
+                    .filter_map(|part| part.split('>').next()?.parse().ok())
+                    .collect();
+                assert!(parts.iter().copied().eq(0..parts.len()), "{parts:?}");
+            }
+        });
     }
 
     #[test]
