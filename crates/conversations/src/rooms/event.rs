@@ -9,6 +9,7 @@ use throughline_codec::dialects::content_blocks;
 use utoipa::ToSchema;
 
 use super::machine::{Shown, Step};
+use crate::store::bounded_name;
 
 /// The type of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -97,7 +98,7 @@ impl StoredEvent {
             Step::Called { id, name, arguments } => {
                 (EventType::ToolCall, json!({"id": id, "name": name, "arguments": arguments}))
             }
-            Step::Waits(call) => (EventType::ApprovalNeeded, waiting(call)),
+            Step::Waits { call, .. } => (EventType::ApprovalNeeded, waiting(call)),
             Step::Returned { id, content, is_error } => {
                 let content = result_content(content);
                 let data = json!({"id": id, "content": content, "isError": is_error});
@@ -116,16 +117,20 @@ impl StoredEvent {
     }
 }
 
-/// A name that only this step of a run has, so that it is stored once.
+/// A name that only this step of a run has, so that it is stored once. It is not sealed, so it has no text of
+/// the step.
 pub fn name_of_step(step: &Step, run: &str) -> String {
-    match step {
+    let name = match step {
         Step::Called { id, .. } => format!("call:{run}:{id}"),
-        // A tool may ask several times.
-        Step::Waits(call) => {
-            format!("wait:{run}:{}:{}", call.id, call.message.as_deref().unwrap_or_default())
-        }
+        Step::Waits { question, call } => format!("wait:{run}:{question}:{}", call.id),
         Step::Returned { id, .. } => format!("result:{run}:{id}"),
-    }
+    };
+    bounded_name(&name).into_owned()
+}
+
+/// The name of the error with which a run has ended.
+pub fn name_of_error(run: &str) -> String {
+    format!("error:{run}")
 }
 
 /// The name of the error of a run. A run has at most one.
@@ -195,5 +200,29 @@ impl Frame {
             is_thinking: event.r#type.is_thinking(),
             json: serde_json::to_string(event).unwrap_or_default().into(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The names of entries are not sealed.
+    #[test]
+    fn name_of_a_step_is_short_and_has_no_text() {
+        let waits = |id: &str, question: u32| {
+            let (id, message) = (id.to_owned(), Some("What is your secretmark?".to_owned()));
+            let (name, arguments) = ("ask".to_owned(), "{}".to_owned());
+            let call = WaitingCall { id, name, arguments, message, schema: None };
+            Step::Waits { question, call }
+        };
+        let long = "x".repeat(2_000);
+        let steps = [waits("c1", 1), waits("c1", 2), waits("c2", 1), waits(&long, 1)];
+        let mut names: Vec<String> = steps.iter().map(|step| name_of_step(step, "run_1")).collect();
+        for name in &names {
+            assert!(!name.contains("secretmark") && name.len() < 600, "{name}");
+        }
+        names.dedup();
+        assert_eq!(names.len(), steps.len(), "each question has a name of its own");
     }
 }

@@ -162,7 +162,12 @@ pub enum Step {
         arguments: Value,
     },
     /// A call waits for a person.
-    Waits(WaitingCall),
+    Waits {
+        /// How many times the run has asked people, with this one. A tool may ask several times.
+        question: u32,
+        /// The call.
+        call: WaitingCall,
+    },
     /// A call has a result.
     Returned {
         /// The id of the call.
@@ -180,6 +185,8 @@ struct RunState {
     member: String,
     span: Option<Span>,
     calls: HashMap<u32, (String, String, String)>,
+    /// How many times it has asked people.
+    questions: u32,
     usage: Usage,
 }
 
@@ -254,7 +261,7 @@ impl Room {
             return Vec::new();
         }
         let (span, calls, usage) = (None, HashMap::new(), Usage::default());
-        let state = RunState { member: member.clone(), span, calls, usage };
+        let state = RunState { member: member.clone(), span, calls, questions: 0, usage };
         self.runs.insert(run.clone(), state);
         vec![Effect::Show { run, member, what: Shown::Typing { active: true } }]
     }
@@ -280,10 +287,13 @@ impl Room {
             effects.extend(self.answers_to(answer));
         }
         let own = self.members.iter().find(|known| known.channel == member);
-        // The newest one counts: the answer reads all of them.
-        let next = own.and_then(|own| unread.iter().rfind(|message| is_addressed(message, own)));
-        if let Some(next) = next {
-            effects.extend(self.ask(member, next.chain));
+        // The answer reads all of them, so a person among their authors counts.
+        let chain = own.and_then(|own| {
+            let addressed = unread.iter().filter(|message| is_addressed(message, own));
+            addressed.map(|message| message.chain).min()
+        });
+        if let Some(chain) = chain {
+            effects.extend(self.ask(member, chain));
         }
         effects
     }
@@ -321,8 +331,9 @@ impl RunState {
             }
             Event::ApprovalNeeded { calls } => {
                 self.end_span(out);
+                self.questions += 1;
                 for call in calls {
-                    out.record(Step::Waits(call.clone()));
+                    out.record(Step::Waits { question: self.questions, call: call.clone() });
                 }
             }
             Event::Usage(usage) => self.usage.update(*usage),

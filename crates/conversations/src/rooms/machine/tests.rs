@@ -112,6 +112,20 @@ fn models_that_answer_each_other_are_stopped() {
 }
 
 #[test]
+fn message_of_a_person_counts_although_a_model_spoke_later() {
+    for unread in [
+        vec![person("@a?"), answer_of("b", "@a!", MAX_CHAIN)],
+        vec![answer_of("b", "@a!", MAX_CHAIN), person("@a?")],
+    ] {
+        let mut room = room();
+        room.apply(Input::Message(person("@a")));
+        room.apply(began("r1", "a"));
+        let effects = room.apply(ended("r1", None, unread));
+        assert_eq!(effects, [typing("r1", "a", false), ask("a", 1)]);
+    }
+}
+
+#[test]
 fn removed_member_is_not_asked_again() {
     let mut room = room();
     room.apply(Input::Message(person("@a")));
@@ -220,7 +234,7 @@ fn words_of(effect: &Effect) -> String {
             format!("end:{text}{tokens}")
         }
         Effect::Record { step: Step::Called { id, .. }, .. } => format!("called {id}"),
-        Effect::Record { step: Step::Waits(call), .. } => format!("waits {}", call.id),
+        Effect::Record { step: Step::Waits { call, .. }, .. } => format!("waits {}", call.id),
         Effect::Record { step: Step::Returned { id, .. }, .. } => format!("returned {id}"),
         other => format!("{other:?}"),
     }
