@@ -4,14 +4,17 @@
 //! Calls of a sealed project are sealed under the key of its owner, so only a process that has the key
 //! repeats them.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::StreamExt;
+use futures_util::future::BoxFuture;
+use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt, StreamExt};
 use serde_json::{Value, json};
 use throughline_gateway::thinking::store::StoreError;
 use throughline_gateway::unix_ms;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 
 use super::webhook::{Prepared, Webhooks, shown};
 use super::{HookCall, HookConfig, HookSettings};
@@ -23,7 +26,15 @@ use crate::sealed_store::{SealedKind, SealedStore, expires};
 use crate::store::{Delivery, Page};
 
 /// How many calls are made at the same time.
-const PARALLEL: usize = 16;
+const PARALLEL: usize = 64;
+/// How many of them are of one room.
+const PER_ROOM: usize = 8;
+/// How long a call waits whose room has that many.
+const TURN_PAUSE: Duration = Duration::from_millis(500);
+/// How many calls of sealed projects wait or are made at the same time.
+const MAX_IN_MEMORY: usize = 1_000;
+/// Why a call of a sealed project is dead at once.
+const FULL: &str = "too many calls of sealed projects wait; replay it later";
 /// How long a call that was taken belongs to its process.
 const HOLD: Duration = Duration::from_secs(120);
 /// How often calls of other processes that died are looked for.
@@ -33,6 +44,38 @@ const GROWTH: u64 = 4;
 /// The longest pause.
 const MAX_PAUSE_MS: u64 = 6 * 60 * 60 * 1_000;
 
+/// The calls that are being made.
+#[derive(Default)]
+struct Calls {
+    running: FuturesUnordered<BoxFuture<'static, (String, Result<(), StoreError>)>>,
+    /// How many there are of each room.
+    rooms: HashMap<String, usize>,
+}
+
+impl Calls {
+    fn of_room(&self, room: &str) -> usize {
+        self.rooms.get(room).copied().unwrap_or_default()
+    }
+
+    fn begin(&mut self, room: &str) {
+        *self.rooms.entry(room.to_owned()).or_default() += 1;
+    }
+
+    fn end(&mut self, room: &str) {
+        if let Some(count) = self.rooms.get_mut(room) {
+            *count -= 1;
+            if *count == 0 {
+                self.rooms.remove(room);
+            }
+        }
+    }
+}
+
+fn log_failure(error: &StoreError) {
+    let error = error as &dyn std::error::Error;
+    tracing::error!(error, "cannot read or write the calls of hooks that are due");
+}
+
 /// Makes and repeats calls.
 #[derive(Debug)]
 pub struct Deliveries {
@@ -40,6 +83,8 @@ pub struct Deliveries {
     webhooks: Arc<Webhooks>,
     settings: HookSettings,
     new: Notify,
+    /// Slots for calls of sealed projects.
+    in_memory: Arc<Semaphore>,
 }
 
 impl Deliveries {
@@ -48,7 +93,8 @@ impl Deliveries {
         webhooks: Arc<Webhooks>,
         settings: HookSettings,
     ) -> Self {
-        Self { sealed_store, webhooks, settings, new: Notify::new() }
+        let in_memory = Arc::new(Semaphore::new(MAX_IN_MEMORY));
+        Self { sealed_store, webhooks, settings, new: Notify::new(), in_memory }
     }
 
     /// Makes a call some time soon.
@@ -63,8 +109,15 @@ impl Deliveries {
 
     async fn enqueue(self: &Arc<Self>, home: &RoomHome, call: Prepared) {
         if home.seal.is_clients() {
+            let Ok(slot) = self.in_memory.clone().try_acquire_owned() else {
+                let call = Prepared { error: Some(FULL.to_owned()), ..call };
+                return self.bury(home, &call, 0).await;
+            };
             let (own, home) = (Arc::clone(self), home.clone());
-            tokio::spawn(async move { own.repeat_in_memory(home, call).await });
+            tokio::spawn(async move {
+                own.repeat_in_memory(home, call).await;
+                drop(slot);
+            });
             return;
         }
         let delivery = Delivery {
@@ -98,12 +151,17 @@ impl Deliveries {
                 }
             }
         }
+        self.bury(&home, &call, self.settings.attempts).await;
+    }
+
+    /// Stores a dead call of a sealed project.
+    async fn bury(&self, home: &RoomHome, call: &Prepared, attempts: u64) {
         let dead = Delivery {
             id: call.id.clone(),
             room: home.room.clone(),
-            attempts: self.settings.attempts,
+            attempts,
             due: None,
-            sealed: home.seal.seal_json(Field::Delivery, &call.id, &call),
+            sealed: home.seal.seal_json(Field::Delivery, &call.id, call),
         };
         if let Err(error) = self.sealed_store.store.put_delivery(dead).await {
             tracing::error!(
@@ -114,31 +172,58 @@ impl Deliveries {
         }
     }
 
-    /// Makes calls that are due, for ever.
+    /// Makes calls that are due, for ever. A call that takes long delays no other one: each that ends makes
+    /// room for the next, and one room has only a part of the calls.
     pub async fn run(self: Arc<Self>) {
+        let mut calls = Calls::default();
         loop {
-            match self.make_due().await {
-                Ok(0) => {}
-                Ok(_) => continue,
-                Err(error) => tracing::error!(
-                    error = &error as &dyn std::error::Error,
-                    "cannot read the calls of hooks that are due"
-                ),
+            if let Err(error) = self.begin_due(&mut calls).await {
+                log_failure(&error);
             }
             let wait = LOOK_INTERVAL.min(self.settings.first_pause);
-            let _ = tokio::time::timeout(wait, self.new.notified()).await;
+            tokio::select! {
+                Some((room, made)) = calls.running.next() => {
+                    calls.end(&room);
+                    if let Err(error) = made {
+                        log_failure(&error);
+                    }
+                }
+                () = self.new.notified(), if calls.running.len() < PARALLEL => {}
+                () = tokio::time::sleep(wait), if calls.running.len() < PARALLEL => {}
+            }
         }
     }
 
-    /// Makes the calls that are due now. Returns how many there were.
-    async fn make_due(&self) -> Result<usize, StoreError> {
-        let now = unix_ms();
-        let due = self.sealed_store.store.take_due(now, expires(now, HOLD), PARALLEL).await?;
-        let count = due.len();
-        let calls = futures_util::stream::iter(due).map(|delivery| self.make(delivery));
-        let results: Vec<Result<(), StoreError>> = calls.buffer_unordered(PARALLEL).collect().await;
-        results.into_iter().collect::<Result<(), _>>()?;
-        Ok(count)
+    /// Begins the calls that are due now, as many as there is room for.
+    async fn begin_due(self: &Arc<Self>, calls: &mut Calls) -> Result<(), StoreError> {
+        let store = &self.sealed_store.store;
+        loop {
+            let free = PARALLEL - calls.running.len();
+            let now = unix_ms();
+            let due = match free {
+                0 => return Ok(()),
+                _ => store.take_due(now, expires(now, HOLD), free).await?,
+            };
+            let is_last = due.len() < free;
+            for delivery in due {
+                let room = delivery.room.clone();
+                if calls.of_room(&room) >= PER_ROOM {
+                    let later = Some(expires(now, TURN_PAUSE));
+                    store.put_delivery(Delivery { due: later, ..delivery }).await?;
+                    continue;
+                }
+                calls.begin(&room);
+                let own = Arc::clone(self);
+                let made = async move {
+                    let made = own.make(delivery).await;
+                    (room, made)
+                };
+                calls.running.push(made.boxed());
+            }
+            if is_last {
+                return Ok(());
+            }
+        }
     }
 
     async fn make(&self, delivery: Delivery) -> Result<(), StoreError> {
