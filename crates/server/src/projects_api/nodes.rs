@@ -16,7 +16,7 @@ use super::openapi::Refused;
 #[derive(ToSchema)]
 #[serde(rename_all = "lowercase")]
 #[allow(dead_code, reason = "describes `Order`")]
-enum OrderName {
+pub(super) enum OrderName {
     Asc,
     Desc,
 }
@@ -37,6 +37,15 @@ pub(super) struct HistoryQuery {
     after: Option<String>,
 }
 
+/// The order that a query asks for.
+pub(super) fn read_order(name: Option<&str>) -> Result<Order, Problem> {
+    match name {
+        None | Some("asc") => Ok(Order::Ascending),
+        Some("desc") => Ok(Order::Descending),
+        Some(_) => Err(Problem::invalid("order", "must be `asc` or `desc`")),
+    }
+}
+
 /// The history of a branch.
 #[utoipa::path(
     get,
@@ -51,11 +60,7 @@ pub(super) async fn list(
     Names(id): Names<String>,
 ) -> Result<Json<HistoryPage>, Refusal> {
     let query: HistoryQuery = call.query()?;
-    let order = match query.order.as_deref() {
-        None | Some("asc") => Order::Ascending,
-        Some("desc") => Order::Descending,
-        Some(_) => return Err(Problem::invalid("order", "must be `asc` or `desc`").into()),
-    };
+    let order = read_order(query.order.as_deref())?;
     let page = page(query.limit, query.after)?;
     let branch = query.branch.as_deref().unwrap_or("main");
     Ok(Json(call.projects().history(&call.caller, &id, branch, order, page).await?))

@@ -1,13 +1,15 @@
 //! The events of a room, as server-sent events and over a WebSocket.
 
 use std::convert::Infallible;
+use std::future::pending;
 use std::time::Duration;
 
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;
-use axum::extract::ws::{CloseFrame, Message, WebSocket, WebSocketUpgrade, close_code};
+use axum::extract::ws::{CloseFrame, Message, Utf8Bytes, WebSocket, WebSocketUpgrade, close_code};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
-use futures_util::stream;
+use futures_util::future::BoxFuture;
+use futures_util::{FutureExt, stream};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use throughline_canonical::{Fault, FaultKind};
@@ -121,17 +123,33 @@ pub(super) async fn socket(
 /// Serves a connection until the client leaves, is too slow, or the server stops.
 async fn serve(mut connection: WebSocket, mut reader: RoomReader, call: Call, id: String) {
     let mut stopping = call.app.stopping.subscribe();
+    // Hooks may decide about a message for a while. Events go on meanwhile, and the next message waits.
+    let mut storing: Option<BoxFuture<'_, Option<Value>>> = None;
     loop {
+        let is_free = storing.is_none();
+        let stored = async {
+            match &mut storing {
+                Some(stored) => stored.await,
+                None => pending().await,
+            }
+        };
         let message = tokio::select! {
+            refused = stored => {
+                storing = None;
+                match refused {
+                    Some(refused) => Message::Text(refused.to_string().into()),
+                    None => continue,
+                }
+            }
             frame = reader.next() => match frame {
                 Some(frame) => Message::Text(frame.json.to_string().into()),
                 None => return close(connection, "resume with your cursor").await,
             },
-            received = connection.recv() => match received {
-                Some(Ok(Message::Text(text))) => match store_message(&call, &id, &text).await {
-                    Some(answer) => Message::Text(answer.to_string().into()),
-                    None => continue,
-                },
+            received = connection.recv(), if is_free => match received {
+                Some(Ok(Message::Text(text))) => {
+                    storing = Some(store_message(&call, &id, text).boxed());
+                    continue;
+                }
                 Some(Ok(Message::Close(_)) | Err(_)) | None => return,
                 Some(Ok(_)) => continue,
             },
@@ -146,12 +164,12 @@ async fn serve(mut connection: WebSocket, mut reader: RoomReader, call: Call, id
 }
 
 /// Takes what a client says. Returns an error for the client.
-async fn store_message(call: &Call, id: &str, text: &str) -> Option<Value> {
+async fn store_message(call: &Call, id: &str, text: Utf8Bytes) -> Option<Value> {
     let refused = |problem: &Problem| {
         let (_, body) = problem.write();
         json!({"type": "ERROR", "room": id, "data": {"kind": "refused", "message": body["detail"], "problem": body}})
     };
-    let message: NewMessage = match serde_json::from_str(text) {
+    let message: NewMessage = match serde_json::from_str(&text) {
         Ok(message) => message,
         Err(error) => {
             let problem =

@@ -2,13 +2,16 @@
 
 use axum::Json;
 use http::StatusCode;
-use throughline_conversations::projects::{ApprovalRequest, CostView, HistoryPage, Order};
+use serde::Deserialize;
+use throughline_conversations::projects::{ApprovalRequest, CostView, HistoryPage};
 use throughline_conversations::rooms::{
     NewBinding, NewMessage, NewRoom, RoomChange, RoomList, RoomView, SaidMessage,
 };
+use utoipa::IntoParams;
 
 use super::call::{Body, Call, Names, Refusal, page};
 use super::channels::PageQuery;
+use super::nodes::{OrderName, read_order};
 use super::openapi::Refused;
 
 /// Lists rooms, newest first.
@@ -124,21 +127,36 @@ pub(super) async fn unbind(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Lists the messages of a room, oldest first.
+/// Which messages to list.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(super) struct MessagesQuery {
+    /// `asc` (oldest first, the default) or `desc`.
+    #[param(inline, value_type = Option<OrderName>)]
+    order: Option<String>,
+    /// The largest number of entries. Default: 100.
+    #[param(minimum = 1, maximum = 1000)]
+    limit: Option<usize>,
+    /// The `next` of the page before.
+    after: Option<String>,
+}
+
+/// Lists the messages of a room.
 #[utoipa::path(
     get,
     path = "/api/rooms/{id}/messages",
     tag = "rooms",
-    params(("id" = String, Path, description = "The id of the room"), PageQuery),
+    params(("id" = String, Path, description = "The id of the room"), MessagesQuery),
     responses((status = 200, description = "The messages", body = HistoryPage), Refused)
 )]
 pub(super) async fn messages(
     call: Call,
     Names(id): Names<String>,
 ) -> Result<Json<HistoryPage>, Refusal> {
-    let query: PageQuery = call.query()?;
+    let query: MessagesQuery = call.query()?;
+    let order = read_order(query.order.as_deref())?;
     let page = page(query.limit, query.after)?;
-    let found = call.rooms().messages(&call.caller, &id, Order::Ascending, page).await?;
+    let found = call.rooms().messages(&call.caller, &id, order, page).await?;
     Ok(Json(found))
 }
 
