@@ -21,7 +21,7 @@ pub(crate) struct Rooms {
 }
 
 impl Rooms {
-    /// Adds entries to logs.
+    /// Adds entries to logs. A room that was removed gets none.
     pub(crate) fn log(&mut self, entries: Vec<RoomEntry>) -> Outcome {
         for entry in entries {
             if entry.name.as_ref().is_some_and(|name| self.named(&entry.room, name).is_some()) {
@@ -31,7 +31,9 @@ impl Rooms {
             if self.log.contains_key(&key) {
                 return Outcome::Stale;
             }
-            self.log.insert(key, entry);
+            if self.rooms.contains_key(&entry.room) {
+                self.log.insert(key, entry);
+            }
         }
         Outcome::Written
     }

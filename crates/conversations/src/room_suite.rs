@@ -94,6 +94,9 @@ async fn rooms_change_by_version(store: &dyn Store) {
     assert!(store.remove_room("room_3").await.expect(OK));
     assert!(!store.remove_room("room_3").await.expect(OK));
     assert_eq!(store.room("room_3").await.expect(OK), None);
+    let late = Commit { entries: vec![entry("room_3", 1, None)], ..Commit::default() };
+    assert_eq!(store.commit(late).await.expect(OK), Outcome::Written);
+    assert_eq!(store.room_log("room_3", 0, 9).await.expect(OK), [], "a removed room has no log");
 }
 
 async fn entries_have_numbers_and_names_of_their_own(store: &dyn Store) {

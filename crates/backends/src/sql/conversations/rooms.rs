@@ -94,7 +94,7 @@ impl<D: Database> SqlConversations<D> {
     }
 }
 
-/// Adds entries to the logs of rooms.
+/// Adds entries to the logs of rooms. A room that was removed gets none.
 pub(super) async fn add_entries(
     to: &mut impl Statements,
     entries: &[RoomEntry],
@@ -110,6 +110,10 @@ pub(super) async fn add_entries(
         let taken = "SELECT 1 FROM room_log WHERE room = $1 AND number = $2";
         if !to.fetch(taken, values![room, number]).await?.is_empty() {
             return Ok(Outcome::Stale);
+        }
+        let exists = "SELECT 1 FROM room WHERE id = $1";
+        if to.fetch(exists, values![room]).await?.is_empty() {
+            continue;
         }
         let statement = format!("INSERT INTO room_log ({ROOM_ENTRY}) VALUES ($1, $2, $3, $4)");
         to.execute(&statement, values![room, number, name.clone(), sealed.clone()]).await?;
