@@ -8,6 +8,7 @@ use throughline_gateway::unix_ms;
 use utoipa::ToSchema;
 
 use super::Rooms;
+use super::hooks::webhook::is_secret;
 use super::hooks::{HookCall, HookConfig, OnFailure, Trigger};
 use super::machine::{Member, ReplyRule};
 use crate::projects::ids::new_id;
@@ -629,18 +630,16 @@ impl Rooms {
 
     /// Checks a new webhook.
     fn check_hook(&self, new: NewHook) -> Result<HookConfig, Problem> {
-        let is_http = |url: &http::Uri| {
-            matches!(url.scheme_str(), Some("http" | "https")) && url.host().is_some()
-        };
-        let Some(url) = new.url.parse::<http::Uri>().ok().filter(is_http) else {
+        let is_http = |url: &reqwest::Url| matches!(url.scheme(), "http" | "https");
+        let Some(url) = new.url.parse::<reqwest::Url>().ok().filter(is_http) else {
             return Err(Problem::invalid("url", "must be an `http` or `https` address"));
         };
         if !self.hooks.may_call(&url) {
             return Err(Problem::invalid("url", "must not be a loopback or private address")
                 .hint("the operator can allow such addresses with `hooks.allow_private`"));
         }
-        if new.secret.is_empty() {
-            return Err(Problem::invalid("secret", "is missing")
+        if !is_secret(&new.secret) {
+            return Err(Problem::invalid("secret", "is missing, or has no base64 after `whsec_`")
                 .hint("the usual form is `whsec_` and the base64 of 24 to 64 random bytes"));
         }
         if new.blocking && !new.trigger.can_block() {

@@ -177,7 +177,7 @@ impl Hooks {
     }
 
     /// Whether a webhook may have this address.
-    pub(super) fn may_call(&self, url: &http::Uri) -> bool {
+    pub(super) fn may_call(&self, url: &reqwest::Url) -> bool {
         self.webhooks.may_call(url)
     }
 

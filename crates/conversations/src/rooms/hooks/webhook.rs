@@ -1,12 +1,13 @@
 //! Calls of webhooks, signed after the scheme of Standard Webhooks: the receiver can check who calls, and
 //! that nothing was changed or repeated.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use hmac::{Hmac, KeyInit, Mac};
+use reqwest::Url;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -118,11 +119,13 @@ impl Webhooks {
     }
 
     /// Whether a hook may have this address. A name is checked again when it is resolved.
-    pub(crate) fn may_call(&self, url: &http::Uri) -> bool {
-        let host = url.host().unwrap_or_default();
-        let host = host.trim_start_matches('[').trim_end_matches(']');
+    ///
+    /// The type is the one that is sent: it reads `127.1` and `2130706433` as addresses, as browsers do.
+    pub(crate) fn may_call(&self, url: &Url) -> bool {
+        let host = url.host_str().unwrap_or_default();
+        let address = host.trim_start_matches('[').trim_end_matches(']');
         let is_local =
-            host.eq_ignore_ascii_case("localhost") || host.parse::<IpAddr>().is_ok_and(is_private);
+            matches!(host, "" | "localhost") || address.parse::<IpAddr>().is_ok_and(is_private);
         self.allow_private || !is_local
     }
 
@@ -161,17 +164,17 @@ impl Webhooks {
 
     async fn send_now(&self, call: &Prepared) -> Result<Vec<u8>, CallError> {
         // The setting may have changed since the hook was added.
-        let url = call.url.parse::<http::Uri>().ok();
-        if !url.is_some_and(|url| self.may_call(&url)) {
+        let url = call.url.parse::<Url>().ok().filter(|url| self.may_call(url));
+        let Some(url) = url else {
             return Err(CallError::Unreachable(PRIVATE.to_owned()));
-        }
+        };
         let failed =
             |error: reqwest::Error| CallError::Unreachable(root_cause(&error.without_url()));
         let timestamp = (unix_ms() / 1_000).to_string();
         let signature = signature(&call.secret, &call.id, &timestamp, call.body.as_bytes());
         let request = self
             .client
-            .post(&call.url)
+            .post(url)
             .header("content-type", "application/json")
             .header("webhook-id", &call.id)
             .header("webhook-timestamp", timestamp)
@@ -209,32 +212,50 @@ impl Resolve for PublicOnly {
     }
 }
 
-/// Whether an address belongs to this machine or its own network.
+/// Whether an address belongs to this machine, its own network or no one, or means another address
+/// that may be private.
 fn is_private(address: IpAddr) -> bool {
     match address {
-        IpAddr::V4(v4) => {
-            let [first, second, ..] = v4.octets();
-            // 100.64.0.0/10 is shared by the customers of a provider.
-            let is_shared = first == 100 && second & 0xc0 == 64;
-            v4.is_private()
-                || v4.is_loopback()
-                || v4.is_link_local()
-                || v4.is_unspecified()
-                || v4.is_broadcast()
-                || v4.is_multicast()
-                || first == 0
-                || is_shared
-        }
-        IpAddr::V6(v6) => {
-            let mapped = v6.to_ipv4_mapped().is_some_and(|v4| is_private(IpAddr::V4(v4)));
-            mapped
-                || v6.is_loopback()
-                || v6.is_unspecified()
-                || v6.is_multicast()
-                || v6.is_unique_local()
-                || v6.is_unicast_link_local()
-        }
+        IpAddr::V4(v4) => is_private_v4(v4),
+        IpAddr::V6(v6) => is_private_v6(v6),
     }
+}
+
+fn is_private_v4(address: Ipv4Addr) -> bool {
+    let [first, second, third, _] = address.octets();
+    address.is_private()
+        || address.is_loopback()
+        || address.is_link_local()
+        || match first {
+            0 => true,
+            // 100.64.0.0/10 is shared by the customers of a provider.
+            100 => second & 0xc0 == 64,
+            // 192.0.0.0/24 is for protocols, 198.18.0.0/15 for measurements.
+            192 => (second, third) == (0, 0),
+            198 => second & 0xfe == 18,
+            // Multicast, reserved addresses and broadcast.
+            _ => first >= 224,
+        }
+}
+
+fn is_private_v6(address: Ipv6Addr) -> bool {
+    let segments = address.segments();
+    // `::a.b.c.d`, which includes `::` and `::1`.
+    let is_compatible = segments[..6] == [0; 6];
+    let is_mapped = address.to_ipv4_mapped().is_some_and(is_private_v4);
+    // 64:ff9b::/96 and 64:ff9b:1::/48: a gateway makes an IPv4 address of them.
+    let is_translated =
+        segments[..6] == [0x64, 0xff9b, 0, 0, 0, 0] || segments[..3] == [0x64, 0xff9b, 1];
+    // 2002::/16 and 2001::/32 are tunnels to IPv4 addresses.
+    let is_tunnel = segments[0] == 0x2002 || segments[..2] == [0x2001, 0];
+    is_compatible
+        || is_mapped
+        || is_translated
+        || is_tunnel
+        || segments[0] & 0xffc0 == 0xfec0
+        || address.is_multicast()
+        || address.is_unique_local()
+        || address.is_unicast_link_local()
 }
 
 fn root_cause(error: &dyn std::error::Error) -> String {
@@ -245,11 +266,22 @@ fn root_cause(error: &dyn std::error::Error) -> String {
     cause.to_string()
 }
 
-/// The bytes of a secret: `whsec_` and base64, base64 alone, or any other text as it is.
+/// The bytes of a secret: `whsec_` and base64, or any other text as it is.
 fn secret_bytes(secret: &str) -> Zeroizing<Vec<u8>> {
-    let text = secret.strip_prefix(SECRET_PREFIX).unwrap_or(secret);
-    let decoded = BASE64_STANDARD.decode(text).ok().filter(|bytes| !bytes.is_empty());
-    Zeroizing::new(decoded.unwrap_or_else(|| secret.as_bytes().to_vec()))
+    Zeroizing::new(decoded_secret(secret).unwrap_or_else(|| secret.as_bytes().to_vec()))
+}
+
+fn decoded_secret(secret: &str) -> Option<Vec<u8>> {
+    let text = secret.strip_prefix(SECRET_PREFIX)?;
+    BASE64_STANDARD.decode(text).ok().filter(|bytes| !bytes.is_empty())
+}
+
+/// Whether a secret can be used. After `whsec_`, it must be base64.
+pub(crate) fn is_secret(secret: &str) -> bool {
+    match secret.starts_with(SECRET_PREFIX) {
+        true => decoded_secret(secret).is_some(),
+        false => !secret.is_empty(),
+    }
 }
 
 /// The value of `webhook-signature`.
@@ -304,10 +336,23 @@ mod tests {
         let body = br#"{"test": 2432232314}"#;
         let signed = signature(secret, "msg_p5jXN8AQM9LWM0D4loKWxJek", "1614265330", body);
         assert_eq!(signed, "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=");
-        let bare = secret.trim_start_matches(SECRET_PREFIX);
-        let again = signature(bare, "msg_p5jXN8AQM9LWM0D4loKWxJek", "1614265330", body);
-        assert_eq!(again, signed);
         assert_ne!(signature("other", "msg_p5jXN8AQM9LWM0D4loKWxJek", "1614265330", body), signed);
+    }
+
+    #[test]
+    fn only_secrets_with_the_prefix_are_base64() {
+        for (secret, expected) in [
+            ("whsec_c2VjcmV0", &b"secret"[..]),
+            ("c2VjcmV0", &b"c2VjcmV0"[..]),
+            ("any text", &b"any text"[..]),
+            ("password", &b"password"[..]),
+        ] {
+            assert_eq!(&**secret_bytes(secret), expected, "{secret}");
+            assert!(is_secret(secret), "{secret}");
+        }
+        for wrong in ["", "whsec_", "whsec_not base64"] {
+            assert!(!is_secret(wrong), "{wrong}");
+        }
     }
 
     #[test]
@@ -324,8 +369,26 @@ mod tests {
             "fd00::1",
             "fe80::1",
             "::ffff:127.0.0.1",
+            "192.0.0.9",
+            "198.18.0.1",
+            "198.19.255.255",
+            "240.0.0.1",
+            "255.255.255.255",
+            "::127.0.0.1",
+            "64:ff9b::7f00:1",
+            "2002:7f00:1::1",
+            "fec0::1",
         ];
-        let public = ["1.1.1.1", "100.128.0.1", "172.32.0.1", "2606:4700::1111"];
+        let public = [
+            "1.1.1.1",
+            "100.128.0.1",
+            "172.32.0.1",
+            "192.0.1.1",
+            "198.17.0.1",
+            "198.20.0.1",
+            "2003::1",
+            "2606:4700::1111",
+        ];
         for (addresses, expected) in [(&private[..], true), (&public[..], false)] {
             for address in addresses {
                 assert_eq!(is_private(address.parse().unwrap()), expected, "{address}");
@@ -333,7 +396,17 @@ mod tests {
         }
         let guarded = Webhooks::new(false);
         let open = Webhooks::new(true);
-        for url in ["http://localhost:1/x", "http://127.0.0.1/", "https://[::1]:8/"] {
+        for url in [
+            "http://localhost:1/x",
+            "http://127.0.0.1/",
+            "https://[::1]:8/",
+            "http://2852039166/",
+            "http://127.1/",
+            "http://0x7f000001/",
+            "http://0177.0.0.1/",
+            "http://%31%32%37.0.0.1/",
+            "http://[::ffff:7f00:1]/",
+        ] {
             let url = url.parse().unwrap();
             assert!(!guarded.may_call(&url) && open.may_call(&url), "{url}");
         }
