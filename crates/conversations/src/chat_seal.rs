@@ -49,6 +49,8 @@ pub enum Field {
     RoomEvent(u64),
     /// A call of a webhook of a room.
     Delivery,
+    /// The title, members, people and webhooks of a room, as JSON. Its title alone is a `Title`.
+    Room,
 }
 
 impl Field {
@@ -64,6 +66,7 @@ impl Field {
             Self::ThinkingContent => "thinking_content",
             Self::ThinkingSignature => "thinking_signature",
             Self::Delivery => "delivery",
+            Self::Room => "room",
             Self::Log(first) => return Cow::Owned(format!("log {first}")),
             Self::RoomEvent(number) => return Cow::Owned(format!("room {number}")),
         })

@@ -153,7 +153,7 @@ impl Verifier {
                 found.add("sealed", opened);
             }
             SealedTable::Channel => found.add("sealed", self.open_own(SealedKind::Channel, row)),
-            SealedTable::Room => found.add("sealed", self.open_own(SealedKind::Room, row)),
+            SealedTable::Room => self.judge_room(row, &mut found),
             SealedTable::RoomLog => {
                 let (project, field) = (scope(row), Field::RoomEvent(row.id.number));
                 found.add("sealed", self.open_field(project, field, &row.id.id, value(row, 0)));
@@ -217,6 +217,17 @@ impl Verifier {
             if let Some(sealed) = row.values.get(column).and_then(Option::as_deref) {
                 found.add(&field.name(), self.open_field(project, field, node, sealed));
             }
+        }
+    }
+
+    /// Judges a room. Those of sealed projects are sealed under the key of the project.
+    fn judge_room(&self, row: &SealedRow, found: &mut Found) {
+        match self.projects.get(scope(row)) {
+            Some(ProjectKeys::Sealed { .. }) => {
+                let fields = [Field::Room, Field::Title];
+                self.judge_fields(scope(row), &row.id.id, value(row, 0), &fields, found);
+            }
+            _ => found.add("sealed", self.open_own(SealedKind::Room, row)),
         }
     }
 
@@ -407,7 +418,8 @@ fn check_content(field: Field, opened: &[u8]) -> Result<(), String> {
         | Field::ThinkingSignature
         | Field::Log(_)
         | Field::RoomEvent(_)
-        | Field::Delivery => check_json(opened),
+        | Field::Delivery
+        | Field::Room => check_json(opened),
     }
 }
 

@@ -1013,7 +1013,7 @@ export interface components {
             /** @description The rooms, newest first. */
             rooms: components["schemas"]["RoomView"][];
         };
-        /** @description A room as the API shows it. */
+        /** @description A room as the API shows it. Without the key of a sealed project it has no members and people. */
         RoomView: {
             /** @description The name of the branch that has them. */
             branch: string;
@@ -1024,6 +1024,8 @@ export interface components {
              * @description When it was created, in milliseconds since 1970.
              */
             createdAt: number;
+            /** @description The title in a sealed project, sealed. */
+            encrypted_title?: string | null;
             /** @description The id. */
             id: string;
             /** @description The people who have said something. */
@@ -1036,8 +1038,8 @@ export interface components {
              * @description The number of the last stored event: a reader that begins here gets only what is new.
              */
             seq: number;
-            /** @description The title. */
-            title: string;
+            /** @description The title. `null` if the project is sealed and the request has no key. */
+            title?: string | null;
         };
         /**
          * @description Whether a run is in progress, or how it ended.

@@ -72,6 +72,15 @@ pub(super) struct RunContent {
     pub(super) room: Option<RoomRun>,
 }
 
+/// What a node keeps of an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kept {
+    /// All of it, with the form in which the provider wrote it.
+    All,
+    /// The blocks alone.
+    Blocks,
+}
+
 /// An answer that is being written.
 pub(super) struct Answer {
     pub(super) projects: Arc<Projects>,
@@ -166,6 +175,12 @@ impl Answer {
 
     /// The node of the answer. `None` if nothing arrived.
     pub(super) fn node(&self, driven: &Driven, project: &Project) -> Option<Node> {
+        self.node_of(driven, project, Kept::All)
+    }
+
+    /// The node of the answer, or of what a hook has made of it.
+    pub(super) fn node_of(&self, driven: &Driven, project: &Project, kept: Kept) -> Option<Node> {
+        let keeps_all = kept == Kept::All;
         let Driven { reply, cut_blocks, status, rounds } = driven;
         if !has_content(&reply.content) {
             return None;
@@ -177,7 +192,7 @@ impl Answer {
         let origin = maker.map(|maker| maker.origin).or_else(logged);
         let content = NodeContent {
             blocks: reply.content.clone(),
-            native: self.native(driven),
+            native: keeps_all.then(|| self.native(driven)).flatten(),
             origin,
             estimated_input: self.sent.lock().estimated,
             reason: reply.reason.clone(),
@@ -208,7 +223,7 @@ impl Answer {
                     channel: self.content.room.as_ref().map(|room| room.channel.clone()),
                     usage: Some(reply.usage),
                     cost: self.spent(driven).cost,
-                    response_id: self.response_id(driven),
+                    response_id: keeps_all.then(|| self.response_id(driven)).flatten(),
                     ..NodeFacts::default()
                 },
                 has_thinking: content.has_thinking(),
@@ -216,7 +231,7 @@ impl Answer {
                 sealed_thinking: thinking
                     .map(|text| seal.seal(Field::ThinkingContent, id, text.as_bytes())),
                 sealed_signatures,
-                sealed_raw: self.sealed_raw(),
+                sealed_raw: keeps_all.then(|| self.sealed_raw()).flatten(),
             }),
             ..Node::default()
         })

@@ -14,7 +14,7 @@ use throughline_sealing::{KeyCheck, envelope};
 use utoipa::ToSchema;
 
 use super::problem::Problem;
-use super::{Caller, Projects, RunView};
+use super::{Caller, Projects};
 use crate::store::{KeyChange, Member, PreviousKey, Project, ProjectFacts, Run, User};
 use crate::users::name::UserName;
 use crate::users::wire::{read_wrapped_key, write_bytes};
@@ -86,11 +86,8 @@ impl Projects {
         caller: &Caller,
         project: &Project,
     ) -> Result<bool, Problem> {
-        if project.owner == caller.owner {
-            return Ok(true);
-        }
-        let member = self.sealed_store.store.member(&project.id, &caller.owner).await?;
-        Ok(member.is_some() && project.facts.deleted.is_none())
+        let is_member = self.is_member(project, &caller.owner).await?;
+        Ok(is_member && (project.owner == caller.owner || project.facts.deleted.is_none()))
     }
 
     /// Whether a caller may read a run: those of own projects, and of shared ones.
@@ -122,14 +119,14 @@ impl Projects {
         }
     }
 
-    /// Ready when the project of a run is no longer shared with a reader. `None` for the owner. The
-    /// store is asked, because another instance may have removed the member.
+    /// Ready when a project is no longer shared with a reader. `None` for the owner. The store is asked,
+    /// because another instance may have removed the member.
     pub async fn end_of_membership(
         self: &Arc<Self>,
         caller: &Caller,
-        run: &RunView,
+        project: &str,
     ) -> Result<Option<BoxFuture<'static, Fault>>, Problem> {
-        let project = self.any_project(caller, &run.project_id).await?;
+        let project = self.any_project(caller, project).await?;
         if project.owner == caller.owner {
             return Ok(None);
         }
@@ -141,6 +138,12 @@ impl Projects {
             Fault::new(FaultKind::Forbidden, "the reader is no longer a member of this project")
         };
         Ok(Some(removed.boxed()))
+    }
+
+    /// Whether a user owns a project, or is a member of it.
+    pub(crate) async fn is_member(&self, project: &Project, user: &str) -> Result<bool, Problem> {
+        let is_owner = project.owner == user;
+        Ok(is_owner || self.sealed_store.store.member(&project.id, user).await?.is_some())
     }
 
     /// The members of a project.

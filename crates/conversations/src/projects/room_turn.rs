@@ -11,7 +11,7 @@ use throughline_canonical::{Block, Fault};
 use throughline_gateway::thinking::store::StoreError;
 use tokio::time::sleep;
 
-use super::answer::Answer;
+use super::answer::{Answer, Kept};
 use super::branch::busy;
 use super::content::{NodeContent, text_of};
 use super::history::content;
@@ -32,6 +32,8 @@ use crate::store::{
 const MAX_ATTEMPTS: usize = 200;
 /// The pause while a run of the project API holds the branch.
 const BUSY_PAUSE: Duration = Duration::from_millis(50);
+/// Why an answer is not stored whose server died before the hooks were asked.
+const NO_CONSENT: &str = "the server stopped before a hook that must agree was asked";
 /// How many of the newest messages are looked at for those that an answer has not read.
 const MAX_UNREAD: usize = 100;
 
@@ -45,9 +47,13 @@ pub(crate) struct RoomRun {
     pub(crate) channel: String,
     /// How many answers of models led to this one, with it.
     pub(crate) chain: u32,
-    /// The system text, instead of that of the project.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// The system text, instead of that of the project. It is never stored: the server has the key of a run's
+    /// own facts.
+    #[serde(skip)]
     pub(crate) system: Option<String>,
+    /// Whether the answer is stored only if a hook agrees.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) needs_consent: bool,
 }
 
 /// An answer of a member that begins. The default is an answer outside a room.
@@ -235,6 +241,19 @@ impl Projects {
         Ok(Some((node, opened)))
     }
 
+    /// A message, if it is the newest one of its room: nothing has followed it.
+    pub(crate) async fn newest_message(
+        &self,
+        home: &RoomHome,
+        id: &str,
+    ) -> Result<Option<Message>, Problem> {
+        if self.room_branch(home).await?.head.as_deref() != Some(id) {
+            return Ok(None);
+        }
+        let node = self.room_node(home, id).await?;
+        Ok(node.map(|(node, content)| message_of(&node, &content)))
+    }
+
     /// The messages that arrived after an answer had begun, without the answer itself.
     pub(crate) async fn unread(
         &self,
@@ -274,13 +293,20 @@ pub(crate) fn message_of(node: &Node, content: &NodeContent) -> Message {
 }
 
 impl Answer {
+    /// The node of an answer whose text a hook has replaced. It has nothing in the provider's own form, which
+    /// would contain the first text.
+    fn replaced_node(&self, driven: &Driven, text: &str, project: &Project) -> Option<Node> {
+        let driven = replaced(driven, text);
+        self.node_of(&driven, project, Kept::Blocks)
+    }
+
     /// Stores the end of an answer in a room: its node follows whatever is the newest by now.
     pub(super) async fn commit_end_in_room(
         &self,
         driven: &Driven,
         room: &RoomRun,
     ) -> Result<Outcome, StoreError> {
-        let verdict = self.verdict(driven).await;
+        let verdict = self.verdict(driven, room).await;
         let store = &self.projects.sealed_store.store;
         loop {
             let project = store.project(&self.content.project).await?;
@@ -293,7 +319,7 @@ impl Answer {
             commit.cost = self.run_cost(driven);
             let node = match &verdict {
                 Verdict::Continue => self.node(driven, &project),
-                Verdict::Replace(text) => self.node(&replaced(driven, text), &project),
+                Verdict::Replace(text) => self.replaced_node(driven, text, &project),
                 Verdict::Refuse(_) => None,
             };
             let node = node.map(|node| Node { parent: branch.head.clone(), ..node });
@@ -322,11 +348,18 @@ impl Answer {
         }
     }
 
-    /// Asks the hooks of the room once, however often the end has to be stored.
-    async fn verdict(&self, driven: &Driven) -> Verdict {
-        let Some(gate) = self.gate.as_ref().filter(|_| driven.status == RunStatus::Completed)
-        else {
+    /// Asks the hooks of the room once, however often the end has to be stored. Also the text of an answer that
+    /// was stopped or cut is asked about.
+    async fn verdict(&self, driven: &Driven, room: &RoomRun) -> Verdict {
+        let has_text = !text_of(&driven.reply.content).is_empty();
+        if driven.status != RunStatus::Completed && !has_text {
             return Verdict::Continue;
+        }
+        let Some(gate) = &self.gate else {
+            return match room.needs_consent && has_text {
+                true => Verdict::Refuse(NO_CONSENT.to_owned()),
+                false => Verdict::Continue,
+            };
         };
         let ask = || gate.before_broadcast(&driven.reply);
         self.verdict.get_or_init(ask).await.clone()
@@ -381,6 +414,15 @@ impl Answer {
     }
 }
 
+/// An answer whose text a hook has replaced. What the model thought stays.
+fn replaced(driven: &Driven, text: &str) -> Driven {
+    let mut reply = driven.reply.clone();
+    reply.content.retain(|block| !matches!(block, Block::Text { .. } | Block::Refusal { .. }));
+    reply.content.push(Block::text(text));
+    let cut_blocks = Vec::new();
+    Driven { reply, cut_blocks, status: driven.status, rounds: driven.rounds.clone() }
+}
+
 /// The word for the end of a run that failed.
 fn status_word(status: RunStatus) -> &'static str {
     match status {
@@ -407,15 +449,6 @@ fn steps(blocks: &[Block]) -> Vec<Step> {
     blocks.iter().filter_map(step).collect()
 }
 
-/// An answer whose text a hook has replaced. What the model thought stays.
-fn replaced(driven: &Driven, text: &str) -> Driven {
-    let mut reply = driven.reply.clone();
-    reply.content.retain(|block| !matches!(block, Block::Text { .. } | Block::Refusal { .. }));
-    reply.content.push(Block::text(text));
-    let cut_blocks = Vec::new();
-    Driven { reply, cut_blocks, status: driven.status, rounds: driven.rounds.clone() }
-}
-
 fn crowded() -> Problem {
     Problem::conflict("crowded", "too many messages were stored at the same time")
         .hint("send the message again")
@@ -424,4 +457,18 @@ fn crowded() -> Problem {
 /// The caller wrote `content`.
 fn named_content(problem: Problem) -> Problem {
     problem.renamed("message", "content")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The record of a run is sealed under the server's keyring, also in a sealed project.
+    #[test]
+    fn record_of_a_run_has_no_prompt() {
+        let system = Some("systemmark".to_owned());
+        let run = RoomRun { room: "room_1".to_owned(), system, ..RoomRun::default() };
+        let written = serde_json::to_string(&run).unwrap();
+        assert!(written.contains("room_1") && !written.contains("systemmark"), "{written}");
+    }
 }

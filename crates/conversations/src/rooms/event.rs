@@ -128,11 +128,6 @@ pub fn name_of_step(step: &Step, run: &str) -> String {
     bounded_name(&name).into_owned()
 }
 
-/// The name of the error with which a run has ended.
-pub fn name_of_error(run: &str) -> String {
-    format!("error:{run}")
-}
-
 /// The name of the error of a run. A run has at most one.
 pub fn name_of_failure(run: &str) -> String {
     format!("error:{run}")

@@ -10,8 +10,9 @@ use utoipa::ToSchema;
 use super::Rooms;
 use super::channel::MAX_ID;
 use super::hooks::{HookCall, Trigger, Verdict};
+use super::machine::Message;
 use super::room::OpenRoom;
-use super::task::Command;
+use super::task::{Command, LiveRoom};
 use crate::projects::problem::Problem;
 use crate::projects::room_turn::{Saying, StoredSaying};
 use crate::projects::tools::not_waiting;
@@ -57,7 +58,7 @@ impl Rooms {
         let open = self.open(caller, id).await?;
         let name = new.client_request_id.as_deref().map(request_name);
         if let Some(name) = &name
-            && let Some(known) = self.repeated(&open, name).await?
+            && let Some(known) = self.repeated(caller, &open, name).await?
         {
             return Ok(known);
         }
@@ -67,21 +68,50 @@ impl Rooms {
             author: new.participant,
             shows_author: open.content.shows_authors(),
             content,
-            name: name.clone(),
+            name,
         };
+        let (own, caller) = (self.clone(), caller.clone());
+        // A stored message is answered, also if the client leaves meanwhile.
+        let stored = tokio::spawn(async move { own.store_message(&caller, &open, saying).await });
+        stored.await.unwrap_or_else(|_| {
+            let detail = "the server failed while it stored the message; see its log";
+            Err(Problem::new(FaultKind::Internal, "failed", detail))
+        })
+    }
+
+    async fn store_message(
+        self: &Arc<Self>,
+        caller: &Caller,
+        open: &OpenRoom,
+        saying: Saying,
+    ) -> Result<SaidMessage, Problem> {
+        let name = saying.name.clone();
         // From here on the room is in use, so no reader misses the message.
         let live = self.live(&open.home).await?;
-        let (node_id, message) = match self.projects.say(&open.home, saying).await? {
-            StoredSaying::Stored { node, message } => (node, message),
-            StoredSaying::Repeated => {
-                let known = self.repeated(&open, name.as_deref().unwrap_or_default()).await?;
-                return known.ok_or_else(|| Problem::conflict("repeated", "it is stored already"));
+        match self.projects.say(&open.home, saying).await? {
+            StoredSaying::Stored { node, message } => {
+                Ok(self.dispatch(caller, &live, node, message).await)
             }
-        };
+            StoredSaying::Repeated => {
+                let known =
+                    self.repeated(caller, open, name.as_deref().unwrap_or_default()).await?;
+                known.ok_or_else(|| Problem::conflict("repeated", "it is stored already"))
+            }
+        }
+    }
+
+    /// Has the members asked that a message addresses.
+    async fn dispatch(
+        &self,
+        caller: &Caller,
+        live: &LiveRoom,
+        node_id: String,
+        message: Message,
+    ) -> SaidMessage {
         let (started, runs) = tokio::sync::oneshot::channel();
         live.send(Command::Message { message, caller: Box::new(caller.clone()), started }).await;
         let runs = runs.await.unwrap_or_default();
-        Ok(SaidMessage { node_id, runs })
+        SaidMessage { node_id, runs }
     }
 
     async fn ask_before_message(
@@ -100,8 +130,14 @@ impl Rooms {
         }
     }
 
-    /// What a request of this name has stored before.
-    async fn repeated(&self, open: &OpenRoom, name: &str) -> Result<Option<SaidMessage>, Problem> {
+    /// What a request of this name has stored before. If the server died before it asked the members, they are
+    /// asked now.
+    async fn repeated(
+        self: &Arc<Self>,
+        caller: &Caller,
+        open: &OpenRoom,
+        name: &str,
+    ) -> Result<Option<SaidMessage>, Problem> {
         let entry = self.sealed_store.store.named_entry(&open.room.id, name).await?;
         let Some(entry) = entry else { return Ok(None) };
         let event = open.home.open(&entry)?;
@@ -113,7 +149,13 @@ impl Rooms {
             let known = self.projects.run_in_room(run);
             known.is_some_and(|known| known.room.room == open.room.id && known.parent == node_id)
         };
-        let runs = runs.iter().filter(answers).map(|run| run.id.clone()).collect();
+        let runs: Vec<String> = runs.iter().filter(answers).map(|run| run.id.clone()).collect();
+        if runs.is_empty()
+            && let Some(message) = self.projects.newest_message(&open.home, &node_id).await?
+        {
+            let live = self.live(&open.home).await?;
+            return Ok(Some(self.dispatch(caller, &live, node_id, message).await));
+        }
         Ok(Some(SaidMessage { node_id, runs }))
     }
 

@@ -1,8 +1,12 @@
 //! A reader of a room: first what is stored after its cursor, then what happens.
 
 use std::collections::VecDeque;
+use std::fmt;
+use std::future::pending;
 use std::sync::Arc;
 
+use futures_util::future::BoxFuture;
+use throughline_canonical::Fault;
 use tokio::sync::watch;
 
 use super::Rooms;
@@ -18,15 +22,33 @@ use crate::sealed_store::UNREADABLE;
 /// Entries that are read at a time.
 const LOG_PAGE: usize = 100;
 
+/// Ready when a reader is no member of the project any more.
+struct Removal(BoxFuture<'static, Fault>);
+
+impl fmt::Debug for Removal {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Removal").finish_non_exhaustive()
+    }
+}
+
 /// A reader of a room.
 #[derive(Debug)]
 pub struct RoomReader {
+    source: Source,
+    /// Whether the reader gets what models think.
+    thinking: bool,
+    /// `None` for the owner.
+    removal: Option<Removal>,
+    is_over: bool,
+}
+
+/// The events of a room, first those that are stored.
+#[derive(Debug)]
+struct Source {
     rooms: Arc<Rooms>,
     home: RoomHome,
     live: Arc<LiveRoom>,
     changed: watch::Receiver<u64>,
-    /// Whether the reader gets what models think.
-    thinking: bool,
     /// The number of the last stored event that the reader got.
     after: u64,
     /// What comes first: stored events up to this number.
@@ -58,6 +80,7 @@ impl Rooms {
                 thinking.unwrap_or(binding.category == Category::Intelligence)
             }
         };
+        let removal = self.projects.end_of_membership(caller, &open.home.project.id).await?;
         let live = self.live(&open.home).await?;
         // The task sees the reader before it begins, so that it does not end.
         let changed = live.feed.watch();
@@ -69,45 +92,60 @@ impl Rooms {
         }
         live.wake();
         let start = live.feed.join(id);
-        Ok(RoomReader {
+        let source = Source {
             rooms: self.clone(),
             home: open.home,
             live,
             changed,
-            thinking,
             after,
             stored_until: start.last,
             stored: VecDeque::new(),
             open: start.open.into(),
             position: start.position,
-        })
+        };
+        let removal = removal.map(Removal);
+        Ok(RoomReader { source, thinking, removal, is_over: false })
     }
 }
 
 impl RoomReader {
-    /// The next event. `None` at the end: the reader was too slow, the room is gone, or the key of a sealed
-    /// project may not be used any more.
+    /// The next event. `None` at the end: the reader was too slow or is no member any more, the room is
+    /// gone, or the key of a sealed project may not be used any more or was changed.
     pub async fn next(&mut self) -> Option<Frame> {
-        let seal = self.home.seal.clone();
-        loop {
-            let frame = tokio::select! {
-                frame = self.next_frame() => frame?,
-                () = seal.revoked() => return None,
+        while !self.is_over {
+            let Self { source, removal, .. } = self;
+            let seal = source.home.seal.clone();
+            let removed = async {
+                match removal {
+                    Some(Removal(removal)) => drop(removal.await),
+                    None => pending().await,
+                }
             };
+            let frame = tokio::select! {
+                biased;
+                () = removed => None,
+                () = seal.revoked() => None,
+                frame = source.next_frame() => frame,
+            };
+            self.is_over = frame.is_none();
+            let frame = frame?;
             if frame.is_thinking && !self.thinking {
                 continue;
             }
             match frame.seq {
-                Some(seq) if seq <= self.after => {}
+                Some(seq) if seq <= self.source.after => {}
                 Some(seq) => {
-                    self.after = seq;
+                    self.source.after = seq;
                     return Some(frame);
                 }
                 None => return Some(frame),
             }
         }
+        None
     }
+}
 
+impl Source {
     async fn next_frame(&mut self) -> Option<Frame> {
         if self.stored.is_empty() && self.after < self.stored_until {
             self.read_stored().await?;

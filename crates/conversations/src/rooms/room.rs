@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use base64::Engine;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use throughline_gateway::unix_ms;
@@ -11,13 +13,14 @@ use super::Rooms;
 use super::hooks::webhook::is_secret;
 use super::hooks::{HookCall, HookConfig, OnFailure, Trigger};
 use super::machine::{Member, ReplyRule};
+use crate::chat_seal::{ChatSeal, Field, SealedFields};
 use crate::projects::ids::new_id;
 use crate::projects::problem::Problem;
 use crate::projects::room_turn::RoomHome;
 use crate::projects::unreadable::{Unreadable, or_unreadable};
 use crate::projects::{Caller, CostView, NewProject};
 use crate::sealed_store::SealedKind;
-use crate::store::{BranchFacts, Changed, Page, Room};
+use crate::store::{BranchFacts, Changed, Page, Project, Room};
 
 /// How many people a room remembers.
 const MAX_PARTICIPANTS: usize = 1_000;
@@ -221,14 +224,17 @@ impl From<&HookConfig> for HookView {
     }
 }
 
-/// A room as the API shows it.
+/// A room as the API shows it. Without the key of a sealed project it has no members and people.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RoomView {
     /// The id.
     pub id: String,
-    /// The title.
-    pub title: String,
+    /// The title. `null` if the project is sealed and the request has no key.
+    pub title: Option<String>,
+    /// The title in a sealed project, sealed.
+    #[serde(rename = "encrypted_title", skip_serializing_if = "Option::is_none")]
+    pub encrypted_title: Option<String>,
     /// The project that has its messages.
     pub project: String,
     /// The name of the branch that has them.
@@ -282,6 +288,7 @@ impl Rooms {
         let project = projects.own_project(caller, &project).await?;
         let name = new.branch.as_deref().unwrap_or(crate::projects::FIRST_BRANCH);
         let branch = projects.branch(&project, name).await?;
+        let seal = projects.unlock(caller, &project)?;
         let content = RoomContent { title: new.title, ..RoomContent::default() };
         let id = new_id("room");
         let room = Room {
@@ -290,16 +297,20 @@ impl Rooms {
             branch: branch.id,
             created: unix_ms(),
             version: 1,
-            sealed: self.sealed_store.seal(SealedKind::Room, &id, &content),
+            sealed: self.seal_content(&seal, &id, &content),
             id,
         };
         self.sealed_store.store.add_room(room.clone()).await?;
-        self.show(&room, content).await
+        self.show(&room, Some(content)).await
     }
 
     /// A room.
     pub async fn get(&self, caller: &Caller, id: &str) -> Result<RoomView, Problem> {
-        let (room, content) = self.own_room(caller, id).await?;
+        let (room, project) = self.own_room(caller, id).await?;
+        let content = match self.projects.seal_of(caller, &project)? {
+            Some(seal) => Some(self.content(&room, &project, &seal).await?),
+            None => None,
+        };
         self.show(&room, content).await
     }
 
@@ -313,8 +324,7 @@ impl Rooms {
         let next = found.last().filter(|_| has_more).map(|room| room.id.clone());
         let mut rooms = Vec::with_capacity(found.len());
         for room in found {
-            let (content, problem) = or_unreadable(self.content(&room))?;
-            rooms.push(RoomView { problem, ..self.show(&room, content).await? });
+            rooms.push(self.summary(caller, &room).await?);
         }
         Ok(RoomList { rooms, next })
     }
@@ -323,6 +333,20 @@ impl Rooms {
     pub async fn cost(&self, caller: &Caller, id: &str) -> Result<CostView, Problem> {
         let (room, _) = self.own_room(caller, id).await?;
         Ok(self.projects.cost_of(&room.project, Some(&room.id)).await?)
+    }
+
+    /// A room of a list. The key of another project opens nothing, and is no error.
+    async fn summary(&self, caller: &Caller, room: &Room) -> Result<RoomView, Problem> {
+        let project = self.sealed_store.store.project(&room.project).await?;
+        let project = project.ok_or_else(|| Problem::not_found("project", &room.project))?;
+        let (content, problem) = match self.projects.seal_of(caller, &project).ok().flatten() {
+            Some(seal) => {
+                let opened = or_unreadable(self.content(room, &project, &seal).await)?;
+                (Some(opened.0), opened.1)
+            }
+            None => (None, None),
+        };
+        Ok(RoomView { problem, ..self.show(room, content).await? })
     }
 
     /// Changes a room.
@@ -344,17 +368,14 @@ impl Rooms {
                 Ok(())
             })
             .await?;
-        self.show(&room, content).await
+        self.show(&room, Some(content)).await
     }
 
     /// Removes a room. Its messages stay in the project.
     pub async fn delete(&self, caller: &Caller, id: &str) -> Result<(), Problem> {
-        let (room, _) = self.own_room(caller, id).await?;
-        self.sealed_store.store.remove_room(&room.id).await?;
-        let live = self.live.lock().remove(id);
-        if let Some(live) = live {
-            live.close();
-        }
+        let open = self.open(caller, id).await?;
+        self.sealed_store.store.remove_room(&open.room.id).await?;
+        self.close(id);
         Ok(())
     }
 
@@ -365,7 +386,7 @@ impl Rooms {
         id: &str,
         new: NewBinding,
     ) -> Result<RoomView, Problem> {
-        let (room, _) = self.own_room(caller, id).await?;
+        let OpenRoom { room, .. } = self.open(caller, id).await?;
         let binding = Binding {
             channel: new.channel,
             owner: caller.owner.clone(),
@@ -393,7 +414,7 @@ impl Rooms {
                 Ok(())
             })
             .await?;
-        self.show(&room, content).await
+        self.show(&room, Some(content)).await
     }
 
     /// Removes a member.
@@ -459,7 +480,7 @@ impl Rooms {
 
     /// The webhooks of a room.
     pub async fn list_hooks(&self, caller: &Caller, id: &str) -> Result<Vec<HookView>, Problem> {
-        let (_, content) = self.own_room(caller, id).await?;
+        let OpenRoom { content, .. } = self.open(caller, id).await?;
         Ok(content.hooks.iter().map(HookView::from).collect())
     }
 
@@ -470,7 +491,7 @@ impl Rooms {
         id: &str,
         new: NewHook,
     ) -> Result<HookView, Problem> {
-        let hook = self.check_hook(new)?;
+        let hook = self.check_hook(caller, new)?;
         let what = json!({"change": "hook_added", "hook": hook.id});
         let edited = self.edit(caller, id, what, |content| {
             if content.hooks.len() >= MAX_HOOKS {
@@ -553,61 +574,99 @@ impl Rooms {
         edit: impl Fn(&mut RoomContent) -> Result<(), Problem>,
     ) -> Result<(Room, RoomContent), Problem> {
         loop {
-            let (room, mut content) = self.own_room(caller, id).await?;
+            let OpenRoom { room, mut content, home } = self.open(caller, id).await?;
             edit(&mut content)?;
-            let sealed = self.sealed_store.seal(SealedKind::Room, &room.id, &content);
+            let sealed = self.seal_content(&home.seal, &room.id, &content);
             let to = Room { version: room.version + 1, sealed, ..room };
             if self.sealed_store.store.change_room(to.clone()).await? == Changed::Yes {
                 self.wake(id);
-                self.tell_change(caller, &to, &content, what).await;
+                self.tell_change(&home, &to, &content, what).await;
                 return Ok((to, content));
             }
         }
     }
 
-    async fn tell_change(&self, caller: &Caller, room: &Room, content: &RoomContent, what: Value) {
-        // Without the key of a sealed project, nothing can be stored for hooks.
-        let Ok(home) = self.home(caller, room).await else { return };
+    async fn tell_change(&self, home: &RoomHome, room: &Room, content: &RoomContent, what: Value) {
         let mut data = what;
         data["room"] = json!(room.id);
         data["version"] = json!(room.version);
         let call = HookCall { trigger: Trigger::OnRoomChange, data };
-        self.hooks.notify(&home, &content.hooks, call).await;
+        self.hooks.notify(home, &content.hooks, call).await;
     }
 
-    /// A room that the caller may use, with its content.
+    /// A room that the caller may use, with its project.
     pub(super) async fn own_room(
         &self,
         caller: &Caller,
         id: &str,
-    ) -> Result<(Room, RoomContent), Problem> {
+    ) -> Result<(Room, Project), Problem> {
         let not_found = || Problem::not_found("room", id);
         let room = self.sealed_store.store.room(id).await?.ok_or_else(not_found)?;
-        if self.projects.own_project(caller, &room.project).await.is_err() {
-            return Err(not_found());
-        }
-        let content = self.content(&room)?;
-        Ok((room, content))
+        let project = self.projects.own_project(caller, &room.project).await;
+        Ok((room, project.map_err(|_| not_found())?))
     }
 
-    /// A room that the caller may use, with the key of its project.
+    /// A room that the caller may use, with the key of its project. Everything that changes a room needs it.
     pub(super) async fn open(&self, caller: &Caller, id: &str) -> Result<OpenRoom, Problem> {
-        let (room, content) = self.own_room(caller, id).await?;
-        let home = self.home(caller, &room).await?;
+        let (room, project) = self.own_room(caller, id).await?;
+        let seal = self.projects.unlock(caller, &project)?;
+        let content = self.content(&room, &project, &seal).await?;
+        let home = RoomHome { room: id.to_owned(), project, branch: room.branch.clone(), seal };
         Ok(OpenRoom { room, content, home })
     }
 
-    async fn home(&self, caller: &Caller, room: &Room) -> Result<RoomHome, Problem> {
-        let project = self.projects.own_project(caller, &room.project).await?;
-        let seal = self.projects.unlock(caller, &project)?;
-        Ok(RoomHome { room: room.id.clone(), project, branch: room.branch.clone(), seal })
+    /// The opened content of a room, without the hooks of people who may not read it any more.
+    pub(super) async fn content(
+        &self,
+        room: &Room,
+        project: &Project,
+        seal: &ChatSeal,
+    ) -> Result<RoomContent, Problem> {
+        let mut content: RoomContent = match seal.is_clients() {
+            true => {
+                let fields = SealedFields::read(&room.sealed).unwrap_or_default();
+                let sealed = fields.get(Field::Room).unwrap_or_default();
+                seal.open_json(Field::Room, &room.id, sealed)?
+            }
+            false => self.sealed_store.open(SealedKind::Room, &room.id, &room.sealed)?,
+        };
+        content.hooks = self.allowed_hooks(project, content.hooks).await?;
+        Ok(content)
     }
 
-    pub(super) fn content(&self, room: &Room) -> Result<RoomContent, Problem> {
-        Ok(self.sealed_store.open(SealedKind::Room, &room.id, &room.sealed)?)
+    /// Those of these hooks whose owners may still read the project.
+    pub(super) async fn allowed_hooks(
+        &self,
+        project: &Project,
+        hooks: impl IntoIterator<Item = HookConfig>,
+    ) -> Result<Vec<HookConfig>, Problem> {
+        let mut allowed = Vec::new();
+        for hook in hooks {
+            if hook.owner.is_empty() || self.projects.is_member(project, &hook.owner).await? {
+                allowed.push(hook);
+            }
+        }
+        Ok(allowed)
     }
 
-    async fn show(&self, room: &Room, content: RoomContent) -> Result<RoomView, Problem> {
+    /// Seals the content of a room: under the key of its people, or under the server's.
+    fn seal_content(&self, seal: &ChatSeal, room: &str, content: &RoomContent) -> Vec<u8> {
+        match seal.is_clients() {
+            true => SealedFields::default()
+                .with(Field::Room, seal.seal_json(Field::Room, room, content))
+                .with(Field::Title, seal.seal(Field::Title, room, content.title.as_bytes()))
+                .write(),
+            false => self.sealed_store.seal(SealedKind::Room, room, content),
+        }
+    }
+
+    /// Shows a room with its opened content, if there is a key.
+    async fn show(&self, room: &Room, content: Option<RoomContent>) -> Result<RoomView, Problem> {
+        let fields = SealedFields::read(&room.sealed).unwrap_or_default();
+        let encrypted_title =
+            fields.get(Field::Title).map(|title| BASE64_URL_SAFE_NO_PAD.encode(title));
+        let title = content.as_ref().map(|content| content.title.clone());
+        let content = content.unwrap_or_default();
         let store = &self.sealed_store.store;
         let branch = store.reference(&room.branch).await?.and_then(|branch| branch.branch);
         let view = |binding: Binding| BindingView {
@@ -617,7 +676,8 @@ impl Rooms {
         };
         Ok(RoomView {
             id: room.id.clone(),
-            title: content.title,
+            title,
+            encrypted_title,
             project: room.project.clone(),
             branch: branch.map_or_else(String::new, |branch| branch.name),
             channels: content.bindings.into_iter().map(view).collect(),
@@ -629,7 +689,7 @@ impl Rooms {
     }
 
     /// Checks a new webhook.
-    fn check_hook(&self, new: NewHook) -> Result<HookConfig, Problem> {
+    fn check_hook(&self, caller: &Caller, new: NewHook) -> Result<HookConfig, Problem> {
         let is_http = |url: &reqwest::Url| matches!(url.scheme(), "http" | "https");
         let Some(url) = new.url.parse::<reqwest::Url>().ok().filter(is_http) else {
             return Err(Problem::invalid("url", "must be an `http` or `https` address"));
@@ -654,6 +714,7 @@ impl Rooms {
         }
         Ok(HookConfig {
             id: new_id("hook"),
+            owner: caller.owner.clone(),
             trigger: new.trigger,
             url: new.url,
             secret: new.secret,

@@ -20,6 +20,7 @@ use super::event::{EventType, Frame, RoomEvent, StoredEvent, name_of_failure, na
 use super::feed::Feed;
 use super::hooks::{Gate, HookCall, HookConfig, Trigger, Verdict, answer_data, calls_at_end};
 use super::machine::{Effect, Input, Message, Room, Step};
+use crate::chat_seal::ChatSeal;
 use crate::projects::Caller;
 use crate::projects::content::{NodeContent, NodeView};
 use crate::projects::history::content as opened_content;
@@ -53,12 +54,13 @@ pub(super) enum Command {
 /// A room that is in use.
 #[derive(Debug)]
 pub(super) struct LiveRoom {
+    pub(super) id: String,
     pub(super) feed: Feed,
     commands: mpsc::Sender<Command>,
     changed: Notify,
     /// The newest news from other instances that the task has been woken for.
     news: Mutex<Option<RoomNews>>,
-    /// With the newest key of a sealed project that a caller has presented.
+    /// With the key of a sealed project, as the newest caller has presented it.
     home: Mutex<RoomHome>,
 }
 
@@ -86,7 +88,7 @@ impl LiveRoom {
         *self.news.lock() = None;
     }
 
-    /// Uses the key that a caller presents from now on.
+    /// Holds the key as this caller presents it from now on: a lease may end. It is the same key.
     pub(super) fn renew(&self, home: &RoomHome) {
         if home.seal.is_clients() {
             *self.home.lock() = home.clone();
@@ -95,6 +97,17 @@ impl LiveRoom {
 
     fn home(&self) -> RoomHome {
         self.home.lock().clone()
+    }
+
+    /// Whether a seal has the key of this room's task.
+    pub(super) fn has_key_of(&self, seal: &ChatSeal) -> bool {
+        self.home.lock().seal.present_key() == seal.present_key()
+    }
+
+    /// The project and the key check of the task, if a client has the key.
+    pub(super) fn clients_key(&self) -> Option<(String, String)> {
+        let home = self.home.lock();
+        Some((home.project.id.clone(), home.seal.present_key()?.to_string()))
     }
 
     /// Ends all readers.
@@ -108,6 +121,7 @@ impl LiveRoom {
 pub(super) fn spawn(rooms: &Arc<Rooms>, home: &RoomHome, last: u64) -> Arc<LiveRoom> {
     let (commands, inbox) = mpsc::channel(MAX_COMMANDS);
     let live = Arc::new(LiveRoom {
+        id: home.room.clone(),
         feed: Feed::new(last),
         commands,
         changed: Notify::new(),
@@ -215,7 +229,8 @@ impl Task {
     async fn content(&mut self) -> Result<(crate::store::Room, super::room::RoomContent), Problem> {
         let room = self.rooms.sealed_store.store.room(&self.id).await?;
         let room = room.ok_or_else(|| Problem::not_found("room", &self.id))?;
-        let content = self.rooms.content(&room)?;
+        let home = self.live.home();
+        let content = self.rooms.content(&room, &home.project, &home.seal).await?;
         Ok((room, content))
     }
 
@@ -355,7 +370,9 @@ impl Task {
             channel: member.to_owned(),
             hooks: hooks.clone(),
         };
-        let run = RoomRun { room: room.id, channel: member.to_owned(), chain, system };
+        let needs_consent = self.rooms.hooks.needs_consent(&hooks);
+        let channel = member.to_owned();
+        let run = RoomRun { room: room.id, channel, chain, system, needs_consent };
         let turn = RoomTurn { run: Some(run), lock: Some(lock), gate: Some(Arc::new(gate)) };
         let started = self.rooms.projects.answer_in_room(caller, &home, settings, turn).await?;
         let run = self.rooms.sealed_store.store.run(&started.run_id).await?;
@@ -453,11 +470,13 @@ impl Task {
         stored: Option<&(Node, NodeContent)>,
     ) {
         let Some((node, content)) = stored else { return };
+        let hooks = self.rooms.allowed_hooks(&home.project, followed.hooks.to_vec()).await;
+        let Ok(hooks) = hooks else { return };
         for (trigger, mut data) in calls_at_end(node, content) {
             data["room"] = json!(self.id);
             data["channel"] = json!(followed.of.room.channel);
             data["run"] = json!(run);
-            self.rooms.hooks.notify(home, &followed.hooks, HookCall { trigger, data }).await;
+            self.rooms.hooks.notify(home, &hooks, HookCall { trigger, data }).await;
         }
     }
 
@@ -502,8 +521,10 @@ impl Task {
                 match home.open(&entry) {
                     Ok(event) => self.entries.push_back((entry, event)),
                     Err(error) => {
-                        let error = &error as &dyn std::error::Error;
-                        tracing::error!(room = self.id, error, "cannot open an event of a room");
+                        self.log_unopened(&error);
+                        self.show_entries(&home).await;
+                        // A reader that went on would never see it.
+                        return self.rooms.forget(&self.id, &self.live);
                     }
                 }
             }
@@ -512,6 +533,11 @@ impl Task {
             }
         }
         self.show_entries(&home).await;
+    }
+
+    fn log_unopened(&self, error: &StoreError) {
+        let error = error as &dyn std::error::Error;
+        tracing::error!(room = self.id, error, "cannot open an event of a room");
     }
 
     /// Shows entries, in order. An answer is shown after everything that its run has shown.
@@ -582,7 +608,11 @@ impl RoomGate {
     async fn ask(&self, trigger: Trigger, mut data: Value) -> Verdict {
         data["room"] = json!(self.home.room);
         data["channel"] = json!(self.channel);
-        self.rooms.hooks.ask(&self.home, &self.hooks, HookCall { trigger, data }).await
+        let hooks = self.rooms.allowed_hooks(&self.home.project, self.hooks.to_vec()).await;
+        match hooks {
+            Ok(hooks) => self.rooms.hooks.ask(&self.home, &hooks, HookCall { trigger, data }).await,
+            Err(problem) => Verdict::Refuse(problem.fault().message.clone()),
+        }
     }
 }
 

@@ -110,7 +110,8 @@ impl Reading {
             true => readers.open(id, seal, reply, None).await?,
             false => readers.resume(id, seal, reply, after).await.map_err(unknown_cursor)?,
         };
-        if let Some(ends) = call.projects().end_of_membership(&call.caller, &run).await? {
+        let projects = call.projects();
+        if let Some(ends) = projects.end_of_membership(&call.caller, &run.project_id).await? {
             reader = reader.until(ends);
         }
         if format == ReplyFormat::NdJson {

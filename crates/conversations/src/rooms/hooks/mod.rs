@@ -83,6 +83,9 @@ pub enum OnFailure {
 pub struct HookConfig {
     /// The id.
     pub id: String,
+    /// Who added it. It is called as long as this user may read the project.
+    #[serde(default)]
+    pub owner: String,
     /// When it is called.
     pub trigger: Trigger,
     /// The address.
@@ -184,6 +187,15 @@ impl Hooks {
     fn own(&self, trigger: Trigger) -> Vec<Arc<dyn Hook>> {
         let own = self.own.read();
         own.iter().filter(|hook| hook.trigger() == trigger).cloned().collect()
+    }
+
+    /// Whether an answer of a room is stored only if a hook agrees.
+    pub(super) fn needs_consent(&self, hooks: &[HookConfig]) -> bool {
+        let trigger = Trigger::BeforeBroadcast;
+        let must_agree = |hook: &HookConfig| {
+            hook.trigger == trigger && hook.blocking && hook.on_failure == OnFailure::Closed
+        };
+        hooks.iter().any(must_agree) || !self.own(trigger).is_empty()
     }
 
     /// Asks the blocking hooks, one after the other, and notifies the others. Each one sees what those before

@@ -6,6 +6,7 @@ mod guessing;
 mod leases;
 mod passphrases;
 mod registration;
+mod rooms;
 mod sessions;
 mod sharing;
 

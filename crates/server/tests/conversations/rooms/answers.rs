@@ -143,6 +143,26 @@ async fn repeated_request_is_stored_once() {
     assert_eq!(history["nodes"].as_array().map(Vec::len), Some(2));
 }
 
+/// A server that dies after it has stored a message asks no member. The client repeats its request.
+#[tokio::test]
+async fn repeated_request_without_a_run_asks_the_members() {
+    let api = api().await;
+    let room = room(&api, &[]).await;
+    let message = json!({"participant": "ada", "content": "@tutor once", "clientRequestId": "r-1"});
+    let path = format!("{room}/messages");
+    let first = api.post(&path, message.clone()).await.json();
+    assert_eq!(first["runs"], json!([]));
+    assert_eq!(api.post("/api/channels", json!({"id": "tutor"})).await.status, 201);
+    bind(&api, &room, "tutor", "intelligence", json!({})).await;
+    let again = api.post(&path, message.clone()).await.json();
+    assert_eq!(again["nodeId"], first["nodeId"]);
+    assert_eq!(again["runs"].as_array().map(Vec::len), Some(1), "{again}");
+    let mut events = Events::open(&api, &room, "").await;
+    events.answer_of("tutor").await;
+    assert_eq!(api.post(&path, message).await.json(), again, "it is answered");
+    assert_eq!(api.get(&path).await["nodes"].as_array().map(Vec::len), Some(2));
+}
+
 #[tokio::test]
 async fn people_talk_while_a_member_answers() {
     let api = api().await;

@@ -12,16 +12,17 @@ use hmac::{Hmac, KeyInit, Mac};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use sha2::Sha256;
+use throughline_testkit::wait_until;
 use tokio::sync::watch;
 
 use super::{Events, api, room, say};
 use crate::support::{Api, text};
 
-const SECRET: &str = "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=";
+pub(crate) const SECRET: &str = "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=";
 
 /// A program that is called.
-pub(super) struct Receiver {
-    url: String,
+pub(crate) struct Receiver {
+    pub(crate) url: String,
     calls: Arc<Calls>,
 }
 
@@ -32,7 +33,7 @@ struct Calls {
 }
 
 impl Receiver {
-    pub(super) async fn start(status: u16, body: Value) -> Self {
+    pub(crate) async fn start(status: u16, body: Value) -> Self {
         let calls = Calls { seen: watch::Sender::default(), answer: Mutex::new((status, body)) };
         let calls = Arc::new(calls);
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
@@ -43,7 +44,7 @@ impl Receiver {
     }
 
     /// Waits for this many calls, and returns the bodies.
-    async fn calls(&self, count: usize) -> Vec<Value> {
+    pub(crate) async fn calls(&self, count: usize) -> Vec<Value> {
         let mut seen = self.calls.seen.subscribe();
         let seen = tokio::time::timeout(super::PATIENCE, seen.wait_for(|seen| seen.len() >= count));
         let seen = seen.await.expect("calls in time").expect("the receiver lives").clone();
@@ -192,6 +193,115 @@ async fn blocking_hook_decides_about_answers() {
     assert_eq!(api.refusals().await, [""; 0]);
 }
 
+/// Reads the events of a run until they have some text.
+async fn read_text_of_run(api: &Api, run: &str) {
+    let mut events =
+        api.open(http::Method::GET, &format!("/api/runs/{run}/events"), &Value::Null).await;
+    let mut seen = String::new();
+    while !seen.contains(r#""type":"text""#) {
+        seen.push_str(&String::from_utf8_lossy(&events.next().await.expect("more lines")));
+    }
+}
+
+/// Who replaces an answer does not want the first one to be found elsewhere.
+#[tokio::test]
+async fn replaced_answer_keeps_nothing_of_the_first_one() {
+    let api = api().await;
+    let room = room(&api, &[("tutor", json!({}))]).await;
+    let receiver = Receiver::start(200, json!({"action": "replace", "content": "[hidden]"})).await;
+    receiver.add(&api, &room, "before_broadcast", json!({"blocking": true})).await;
+    let mut events = Events::open(&api, &room, "").await;
+    say(&api, &room, "@tutor one").await;
+    let answer = events.answer_of("tutor").await;
+    let project = text(&api.get(&room).await["project"]).to_owned();
+    let path = format!("/api/projects/{project}/nodes/{}/raw", text(&answer["id"]));
+    let raw = api.send(http::Method::GET, &path, &Value::Null).await;
+    assert_eq!(raw.status, 404, "{}", raw.text());
+    say(&api, &room, "@tutor two").await;
+    events.answer_of("tutor").await;
+    let request = api.simulators[0].received().await.last().expect("a request").body.clone();
+    assert!(request.contains("[hidden]") && !request.contains("The answer is 42."), "{request}");
+    assert_eq!(api.refusals().await, [""; 0]);
+}
+
+#[tokio::test]
+async fn text_of_a_stopped_answer_needs_the_hook_too() {
+    let api = api().await;
+    let room = room(&api, &[("tutor", json!({}))]).await;
+    let receiver = Receiver::start(200, json!({"action": "refuse", "reason": "not this"})).await;
+    let closed = json!({"blocking": true, "onFailure": "closed"});
+    receiver.add(&api, &room, "before_broadcast", closed).await;
+    let errors = Receiver::start(200, json!({})).await;
+    errors.add(&api, &room, "on_error", json!({})).await;
+    let mut events = Events::open(&api, &room, "").await;
+    let (_, runs) = say(&api, &room, "@tutor stall").await;
+    read_text_of_run(&api, &runs[0]).await;
+    api.post(&format!("/api/runs/{}/stop", runs[0]), json!({})).await.expect_ok();
+    let error = events.until(|event| event["type"] == "ERROR").await;
+    assert_eq!(error["data"], json!({"kind": "refused", "message": "not this"}));
+    let asked = text(&receiver.calls(1).await[0]["data"]["content"]).to_owned();
+    assert!(asked.starts_with("Secret"), "the part that arrived: {asked}");
+    let history = api.get(&format!("{room}/messages")).await;
+    assert_eq!(history["nodes"].as_array().map(Vec::len), Some(1), "{history:#}");
+    let call = &errors.calls(1).await[0]["data"];
+    assert_eq!((&call["kind"], &call["run"]), (&json!("refused"), &json!(runs[0])), "{call}");
+}
+
+/// The hook was not asked about an answer whose server has died.
+#[tokio::test]
+async fn text_of_a_killed_server_needs_the_hook_too() {
+    let mut api = api().await;
+    let room = room(&api, &[("tutor", json!({}))]).await;
+    let receiver = Receiver::start(200, json!({"action": "continue"})).await;
+    let closed = json!({"blocking": true, "onFailure": "closed"});
+    receiver.add(&api, &room, "before_broadcast", closed).await;
+    let (_, runs) = say(&api, &room, "@tutor stall").await;
+    read_text_of_run(&api, &runs[0]).await;
+    api.gateway.kill().await;
+    api.gateway.restart().await;
+    let path = format!("/api/runs/{}", runs[0]);
+    wait_until("the run has ended", async || api.get(&path).await["status"] != "running").await;
+    let mut events = Events::open(&api, &room, "").await;
+    let error = events.until(|event| event["type"] == "ERROR").await;
+    assert_eq!(error["data"]["kind"], "refused", "{error}");
+    let history = api.get(&format!("{room}/messages")).await;
+    assert_eq!(history["nodes"].as_array().map(Vec::len), Some(1), "{history:#}");
+}
+
+#[tokio::test]
+async fn hook_hears_of_an_answer_that_was_cut() {
+    let api = api().await;
+    let room = room(&api, &[("tutor", json!({}))]).await;
+    let errors = Receiver::start(200, json!({})).await;
+    errors.add(&api, &room, "on_error", json!({})).await;
+    let (_, runs) = say(&api, &room, "@tutor cut").await;
+    let call = errors.calls(1).await[0].clone();
+    assert_eq!(call["type"], "on_error");
+    let data = &call["data"];
+    assert_eq!((&data["kind"], &data["run"]), (&json!("interrupted"), &json!(runs[0])), "{call}");
+    assert_eq!(data["channel"], "tutor");
+}
+
+/// A hook that takes a call and never answers.
+#[tokio::test]
+async fn slow_hook_delays_no_other_room() {
+    let api = api().await;
+    let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let url = format!("http://{}/", silent.local_addr().expect("an address"));
+    let slow = room(&api, &[]).await;
+    let hook =
+        json!({"trigger": "on_room_change", "url": url, "secret": SECRET, "timeoutMs": 60000});
+    assert_eq!(api.post(&format!("{slow}/hooks"), hook).await.status, 201);
+    for number in 0..40 {
+        let title = json!({"title": format!("title {number}")});
+        api.patch(&slow, title).await.expect_ok();
+    }
+    let other = room(&api, &[]).await;
+    let receiver = Receiver::start(200, json!({})).await;
+    receiver.add(&api, &other, "on_room_change", json!({})).await;
+    assert_eq!(receiver.calls(1).await[0]["data"]["change"], "hook_added");
+}
+
 #[tokio::test]
 async fn hook_that_does_not_answer_is_open_or_closed() {
     let api = api().await;
@@ -253,7 +363,15 @@ async fn failing_call_is_repeated_then_dead_then_replayed() {
 async fn private_addresses_are_refused_unless_allowed() {
     let api = Api::with(&[super::ANTHROPIC], super::SCENARIO, "").await;
     let room = room(&api, &[]).await;
-    for url in ["http://127.0.0.1:9/x", "http://localhost/x", "http://[::1]/", "http://10.0.0.8/"] {
+    for url in [
+        "http://127.0.0.1:9/x",
+        "http://localhost/x",
+        "http://[::1]/",
+        "http://10.0.0.8/",
+        "http://2852039166/",
+        "http://127.1/",
+        "http://0x7f000001/",
+    ] {
         let hook = json!({"trigger": "on_error", "url": url, "secret": SECRET});
         let refused = api.post(&format!("{room}/hooks"), hook).await;
         assert_eq!(refused.status, 400, "{url}: {}", refused.text());

@@ -117,3 +117,16 @@ async fn answer_of_a_killed_instance_ends_as_interrupted_at_the_other() {
     let history = two.send(Method::GET, &format!("{room}/messages"), &Value::Null).await.json();
     assert_eq!(history["nodes"].as_array().map(Vec::len), Some(4), "{history}");
 }
+
+#[tokio::test]
+async fn removed_room_ends_its_readers_at_every_instance() {
+    let database = PostgresDatabase::new();
+    let [one, two] = Api::instances(&database, &[ANTHROPIC], &scenario(), "").await;
+    let made = one.post("/api/rooms", json!({"title": "A room"})).await;
+    let room = format!("/api/rooms/{}", text(&made.json()["id"]));
+    let mut reader = Events::open(&two, &room, "").await;
+    say(&one, &room, "hello").await;
+    reader.until(|event| event["type"] == "MESSAGE").await;
+    assert_eq!(one.delete(&room).await.status, 204);
+    assert!(reader.next().await.is_none(), "it ends");
+}

@@ -2,7 +2,7 @@
 
 mod answers;
 mod costs;
-mod hooks;
+pub(crate) mod hooks;
 mod instances;
 mod readers;
 mod sealed;
@@ -29,6 +29,14 @@ say = [{ text = "Well, @two and @one, what do you say to talk to each other?" }]
 [[step]]
 when = { contains = "ask two" }
 say = [{ thinking = "Two knows." }, { text = "@two, what do you think?" }]
+[[step]]
+when = { contains = "stall" }
+fault = "stall:event=10,ms=600000"
+say = [{ thinking = "Hm." }, { text = "Secretpart one. Secretpart two. Secretpart three. Secretpart four." }]
+[[step]]
+when = { contains = "cut" }
+fault = "cut:event=12"
+say = [{ thinking = "Hm." }, { text = "One. Two. Three. Four. Five. Six. Seven." }]
 [[step]]
 when = { contains = "the sum" }
 say = [{ thinking = "I add." }, { tool = { name = "calc__add", input = { a = 2, b = 3 } } }]
