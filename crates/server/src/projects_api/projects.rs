@@ -107,6 +107,7 @@ pub(super) async fn read(
 #[utoipa::path(
     get,
     path = "/api/projects/{id}/cost",
+    operation_id = "project_cost",
     tag = "projects",
     params(("id" = String, Path, description = "The id of the project")),
     responses((status = 200, description = "The cost", body = CostView), Refused)
