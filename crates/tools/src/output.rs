@@ -49,8 +49,8 @@ impl ToolOutput {
                 _ => String::new(),
             };
             let missing = all - (limit - left) - kept.len();
-            let mark = format!("[cut: {missing} more bytes; a result may have {limit} bytes]");
-            let line = if kept.is_empty() { mark } else { format!("{kept}\n{mark}") };
+            let note = format!("[cut: {missing} more bytes; a result may have {limit} bytes]");
+            let line = if kept.is_empty() { note } else { format!("{kept}\n{note}") };
             content.push(Block::text(line));
             break;
         }

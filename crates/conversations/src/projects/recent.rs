@@ -1,5 +1,5 @@
-//! Reads the newest nodes of a branch, until they fill the model's window. What is earlier has no room,
-//! whatever it holds, so its contents stay sealed.
+//! Reads the newest nodes of a branch, until they fill the model's window. Earlier nodes have no room
+//! there, so their contents stay sealed.
 
 use super::Projects;
 use super::branch::MAX_PATH;

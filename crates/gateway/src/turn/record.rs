@@ -45,9 +45,10 @@ impl Gateway {
 
     /// Starts a turn. Only the request is known at this point.
     pub(crate) fn begin(&self, incoming: &IncomingRequest) -> SharedTurn {
+        let now = unix_ms();
         Arc::new(Mutex::new(Turn {
             id: incoming.id.clone(),
-            time: unix_ms(),
+            time: now,
             client_dialect: incoming.dialect.name(),
             path: incoming.path.clone(),
             request_id: id_in_header(incoming, "x-request-id"),
