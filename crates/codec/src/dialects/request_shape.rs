@@ -357,7 +357,7 @@ impl<'a> Reader<'a> {
     fn elements(&self, value: &Value) -> Result<Vec<Value>, JsonError> {
         let mut elements = Vec::new();
         each_element(self.body, value.span.start, |kind, span| {
-            elements.push(Value { kind, span })
+            elements.push(Value { kind, span });
         })?;
         Ok(elements)
     }

@@ -44,13 +44,14 @@ impl Unreadable {
 #[cfg(test)]
 mod tests {
     use throughline_gateway::thinking::store::StoreError;
+    use throughline_sealing::OpenError;
 
     use super::*;
     use crate::sealed_store::unreadable;
 
     #[test]
     fn only_a_value_that_does_not_open_is_replaced() {
-        let damaged: Problem = unreadable("n1", "altered".into()).into();
+        let damaged: Problem = unreadable("n1", OpenError::Altered.into()).into();
         let (value, problem) = or_unreadable::<String>(Err(damaged)).unwrap();
         let problem = problem.expect("a problem");
         assert_eq!((value.as_str(), problem.r#type.as_str()), ("", "/problems/unreadable"));

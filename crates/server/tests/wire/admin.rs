@@ -122,6 +122,7 @@ async fn turn_report_has_every_member() {
         "blocks",
         "blocks_omitted",
         "client_dialect",
+        "cost",
         "end",
         "id",
         "lane",

@@ -8,13 +8,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::BoxFuture;
-use futures_util::stream::FuturesUnordered;
-use futures_util::{FutureExt, StreamExt};
 use serde_json::{Value, json};
 use throughline_gateway::thinking::store::StoreError;
 use throughline_gateway::unix_ms;
 use tokio::sync::{Notify, Semaphore};
+use tokio::task::{Id, JoinSet};
 
 use super::webhook::{Prepared, Webhooks, shown};
 use super::{HookCall, HookConfig, HookSettings};
@@ -44,30 +42,38 @@ const GROWTH: u64 = 4;
 /// The longest pause.
 const MAX_PAUSE_MS: u64 = 6 * 60 * 60 * 1_000;
 
-/// The calls that are being made.
+/// The calls that are being made. Each one is a task of its own: a call that waits for the store must not
+/// wait for the loop that begins calls, because the loop waits for the store too.
 #[derive(Default)]
 struct Calls {
-    running: FuturesUnordered<BoxFuture<'static, (String, Result<(), StoreError>)>>,
-    /// How many there are of each room.
-    rooms: HashMap<String, usize>,
+    running: JoinSet<Result<(), StoreError>>,
+    /// The room of each.
+    rooms: HashMap<Id, String>,
 }
 
 impl Calls {
     fn of_room(&self, room: &str) -> usize {
-        self.rooms.get(room).copied().unwrap_or_default()
+        self.rooms.values().filter(|own| *own == room).count()
     }
 
-    fn begin(&mut self, room: &str) {
-        *self.rooms.entry(room.to_owned()).or_default() += 1;
+    fn begin(
+        &mut self,
+        room: String,
+        call: impl Future<Output = Result<(), StoreError>> + Send + 'static,
+    ) {
+        let task = self.running.spawn(call);
+        self.rooms.insert(task.id(), room);
     }
 
-    fn end(&mut self, room: &str) {
-        if let Some(count) = self.rooms.get_mut(room) {
-            *count -= 1;
-            if *count == 0 {
-                self.rooms.remove(room);
-            }
-        }
+    /// Waits for the end of a call.
+    async fn ended(&mut self) -> Option<Result<(), StoreError>> {
+        let (id, made) = match self.running.join_next_with_id().await? {
+            Ok((id, made)) => (id, made),
+            // A call that panicked is made again when its hold expires.
+            Err(error) => (error.id(), Ok(())),
+        };
+        self.rooms.remove(&id);
+        Some(made)
     }
 }
 
@@ -182,8 +188,7 @@ impl Deliveries {
             }
             let wait = LOOK_INTERVAL.min(self.settings.first_pause);
             tokio::select! {
-                Some((room, made)) = calls.running.next() => {
-                    calls.end(&room);
+                Some(made) = calls.ended(), if !calls.running.is_empty() => {
                     if let Err(error) = made {
                         log_failure(&error);
                     }
@@ -212,13 +217,8 @@ impl Deliveries {
                     store.put_delivery(Delivery { due: later, ..delivery }).await?;
                     continue;
                 }
-                calls.begin(&room);
                 let own = Arc::clone(self);
-                let made = async move {
-                    let made = own.make(delivery).await;
-                    (room, made)
-                };
-                calls.running.push(made.boxed());
+                calls.begin(room, async move { own.make(delivery).await });
             }
             if is_last {
                 return Ok(());
