@@ -66,6 +66,15 @@ pub(crate) fn postgres() -> Result<(), Failure> {
     debian("postgresql")
 }
 
+/// Installs Redis, which tests start as a private server, if it is missing.
+pub(crate) fn redis() -> Result<(), Failure> {
+    let is_missing = |program: &&str| !command::answers(Command::new(program).arg("--version"));
+    match ["redis-server", "redis-cli"].iter().any(is_missing) {
+        true => debian("redis-server"),
+        false => Ok(()),
+    }
+}
+
 /// Makes a virtual environment with the packages of `requirements`; returns its interpreter.
 ///
 /// The requirements list all packages, so the installer does not resolve dependencies.

@@ -49,6 +49,8 @@ pub enum Field {
     RoomEvent(u64),
     /// A call of a webhook of a room.
     Delivery,
+    /// A member of a message for other programs, by its name and the number of its entry.
+    Stream(&'static str, u64),
 }
 
 impl Field {
@@ -66,6 +68,9 @@ impl Field {
             Self::Delivery => "delivery",
             Self::Log(first) => return Cow::Owned(format!("log {first}")),
             Self::RoomEvent(number) => return Cow::Owned(format!("room {number}")),
+            Self::Stream(member, number) => {
+                return Cow::Owned(format!("stream {member} {number}"));
+            }
         })
     }
 

@@ -4,6 +4,7 @@
 //!   that every store must pass;
 //! - [`watched_store`]: a store that records the result of each write;
 //! - [`sealed_store`]: seals and opens what a store holds, and checks whose it is;
+//! - [`bus`]: tells the readers of other instances what is new;
 //! - [`runs`]: replies that go on without their client, with a log that readers can resume;
 //! - [`front_doors`]: the endpoints of front ends, whose replies are runs;
 //! - [`responses`]: the stateful part of the Responses dialect, with any backend;
@@ -16,6 +17,7 @@
 //! - [`verify`]: judges stored rows, for the command `keys`.
 
 mod body;
+pub mod bus;
 pub mod chat_seal;
 mod copy;
 pub mod front_doors;

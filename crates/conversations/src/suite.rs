@@ -40,7 +40,7 @@ fn reference(id: &str, content: &str) -> Reference {
     }
 }
 
-fn run(id: &str, reference: Option<&str>) -> Run {
+pub(crate) fn run(id: &str, reference: Option<&str>) -> Run {
     Run {
         id: id.to_owned(),
         owner: "ada".to_owned(),

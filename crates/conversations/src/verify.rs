@@ -392,11 +392,12 @@ impl Found {
 /// Checks that an opened value is what its field holds.
 fn check_content(field: Field, opened: &[u8]) -> Result<(), String> {
     match field {
-        Field::Title | Field::Content | Field::ThinkingContent => match std::str::from_utf8(opened)
-        {
-            Ok(_) => Ok(()),
-            Err(_) => Err("opens, but is not a text".to_owned()),
-        },
+        Field::Title | Field::Content | Field::ThinkingContent | Field::Stream(..) => {
+            match std::str::from_utf8(opened) {
+                Ok(_) => Ok(()),
+                Err(_) => Err("opens, but is not a text".to_owned()),
+            }
+        }
         Field::RawResponse => match zstd::stream::decode_all(opened) {
             Ok(text) => check_json(&text),
             Err(_) => Err("opens, but is not compressed".to_owned()),

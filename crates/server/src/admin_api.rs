@@ -180,7 +180,8 @@ pub async fn healthz() -> &'static str {
     "ok\n"
 }
 
-/// `GET /readyz`: 200 if turns can be served, else 503 with the reasons.
+/// `GET /readyz`: 200 if turns can be served, else 503 with the reasons. What is slower than it should be
+/// is a warning.
 pub async fn readyz(State(app): AppState) -> Response {
     let (mut reasons, responses) =
         tokio::join!(app.gateway.check_stores(), app.responses.check_store());
@@ -192,7 +193,9 @@ pub async fn readyz(State(app): AppState) -> Response {
         Some(Ok(())) => {}
     }
     let status = if reasons.is_empty() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-    (status, Json(json!({"ready": reasons.is_empty(), "reasons": reasons}))).into_response()
+    let warnings: Vec<String> = app.runs.bus.health().failure().into_iter().collect();
+    let state = json!({"ready": reasons.is_empty(), "reasons": reasons, "warnings": warnings});
+    (status, Json(state)).into_response()
 }
 
 /// `GET /metrics`: counters and histograms for Prometheus.

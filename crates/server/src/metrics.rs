@@ -3,6 +3,7 @@
 
 use std::fmt::{Display, Write};
 
+use throughline_conversations::bus::BusHealth;
 use throughline_gateway::Gateway;
 use throughline_gateway::metrics::{Answer, Histogram, Recorded, TOKEN_KINDS};
 use throughline_gateway::thinking::health::StoreHealth;
@@ -26,6 +27,7 @@ struct View<'a> {
     recorded: Recorded,
     memory: Statistics,
     stores: Vec<&'a StoreHealth>,
+    bus: &'a BusHealth,
 }
 
 const FAMILIES: &[Family] = &[
@@ -278,6 +280,39 @@ const FAMILIES: &[Family] = &[
             }
         },
     },
+    Family {
+        name: "bus_connected",
+        kind: "gauge",
+        help: "1 while the bus to other instances is connected. Absent without a bus.",
+        labels: &[],
+        write: |series, view| {
+            if view.bus.is_shared() {
+                series.add(&[], u64::from(view.bus.is_live()));
+            }
+        },
+    },
+    Family {
+        name: "bus_published_total",
+        kind: "counter",
+        help: "Pieces of logs and other news that were given to the bus.",
+        labels: &[],
+        write: |series, view| series.add(&[], view.bus.published.get()),
+    },
+    Family {
+        name: "bus_heard_total",
+        kind: "counter",
+        help: "News that arrived from the bus for readers of this instance.",
+        labels: &[],
+        write: |series, view| series.add(&[], view.bus.heard.get()),
+    },
+    Family {
+        name: "bus_dropped_total",
+        kind: "counter",
+        help: "News that the bus did not take, because it was not connected or too slow. Readers find \
+               them in the store.",
+        labels: &[],
+        write: |series, view| series.add(&[], view.bus.dropped.get()),
+    },
 ];
 
 /// Renders all metrics.
@@ -289,6 +324,7 @@ pub fn render(app: &App) -> String {
         recorded: gateway.metrics.recorded(),
         memory: gateway.memory.statistics(None).unwrap_or_default(),
         stores: stores.collect(),
+        bus: app.runs.bus.health(),
     };
     let mut text = String::new();
     for family in FAMILIES {

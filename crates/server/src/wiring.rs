@@ -9,7 +9,10 @@ use std::time::Duration;
 
 use http::{HeaderMap, HeaderValue, Uri};
 use parking_lot::{Mutex, RwLock};
+use throughline_backends::redis::{RedisBus, RedisError};
 use throughline_canonical::Fault;
+use throughline_conversations::bus::Bus;
+use throughline_conversations::bus::in_process::InProcess;
 use throughline_conversations::front_doors::FrontDoors;
 use throughline_conversations::projects::{ProjectSettings, Projects};
 use throughline_conversations::responses::Responses;
@@ -110,6 +113,9 @@ pub enum BuildError {
         /// The cause.
         cause: String,
     },
+    /// The bus cannot be used.
+    #[error("{0}; check `redis.url`, or leave it out to run without a bus")]
+    Bus(#[from] RedisError),
     /// The keyring cannot be loaded.
     #[error(transparent)]
     Keyring(#[from] keyring::KeyringError),
@@ -159,7 +165,8 @@ impl App {
         let Retention { time, limit } = config.responses;
         let conversations = Arc::new(SealedStore::new(conversations, keyring.clone(), limit));
         let users = Users::new(conversations.store.clone(), keyring, config.users);
-        let runs = Arc::new(Runs::new(conversations.clone()));
+        let bus = bus(config).await?;
+        let runs = Arc::new(Runs::new(conversations.clone()).with_bus(bus));
         let responses = Arc::new(Responses::new(gateway.clone(), runs.clone(), time));
         let tools = Arc::new(Servers::new(config.mcp.clone()));
         let settings = project_settings(config);
@@ -266,6 +273,14 @@ impl App {
     }
 }
 
+/// Connects to the bus. A server that cannot be reached now is a mistake; later it is an outage.
+async fn bus(config: &Config) -> Result<Arc<dyn Bus>, BuildError> {
+    match config.redis.0.as_str() {
+        "" => Ok(Arc::new(InProcess::default())),
+        url => Ok(Arc::new(RedisBus::connect(url, config.runs.retention).await?)),
+    }
+}
+
 /// The changed settings that a running server cannot apply.
 fn keys_needing_restart(before: &Config, after: &Config) -> Vec<&'static str> {
     [
@@ -274,6 +289,7 @@ fn keys_needing_restart(before: &Config, after: &Config) -> Vec<&'static str> {
         ("log", before.log != after.log),
         // A file of the store moves with the directory.
         ("store", before.data_dir == after.data_dir && before.store != after.store),
+        ("redis", before.redis != after.redis),
         ("responses", before.responses != after.responses),
         ("threads", before.threads != after.threads),
         ("users", before.users != after.users),

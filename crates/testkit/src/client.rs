@@ -54,6 +54,17 @@ impl Client {
         headers: &[(&str, &str)],
         body: impl Into<Bytes>,
     ) -> StreamedAnswer {
+        self.try_open(method, path, headers, body).await.expect("an answer")
+    }
+
+    /// The same for a server that may refuse the connection or break it.
+    pub async fn try_open(
+        &self,
+        method: Method,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: impl Into<Bytes>,
+    ) -> Result<StreamedAnswer, hyper_util::client::legacy::Error> {
         let mut request = Request::builder().method(method).uri(format!("{}{path}", self.base));
         for (name, value) in headers {
             request = request.header(*name, *value);
@@ -61,10 +72,9 @@ impl Client {
         let request = request.body(Full::new(body.into())).expect("a request");
         let response = tokio::time::timeout(MAX_WAIT, self.inner.request(request))
             .await
-            .expect("an answer in time")
-            .expect("an answer");
+            .expect("an answer in time")?;
         let (head, body) = response.into_parts();
-        StreamedAnswer { status: head.status.as_u16(), headers: head.headers, body }
+        Ok(StreamedAnswer { status: head.status.as_u16(), headers: head.headers, body })
     }
 
     /// Sends a request and waits for the whole answer.

@@ -10,6 +10,8 @@ mod metrics;
 pub mod open_responses;
 mod postgres;
 mod raw_upstream;
+mod redis;
+mod server_process;
 mod simulator;
 mod small_disk;
 
@@ -21,6 +23,7 @@ pub use gateway::{Gateway, block_fates, run_command};
 pub use metrics::Metrics;
 pub use postgres::{Postgres, PostgresDatabase};
 pub use raw_upstream::{Exchange, RawUpstream, check_cut_reply, ok_head, ok_reply};
+pub use redis::{Redis, RedisMessages};
 pub use simulator::{CacheShare, ReceivedRequest, Simulator};
 pub use small_disk::DiskKind;
 

@@ -1,16 +1,17 @@
 //! A private Postgres server for tests: a new data directory, a free port on loopback, and one
 //! database for each test.
 
-use std::net::TcpListener;
 use std::os::unix::fs::chown;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
+
+use crate::server_process::{SERVE, ServerProcess, free_port};
 
 /// Where Debian keeps the programs of each version.
 const VERSIONS: &str = "/usr/lib/postgresql";
@@ -18,9 +19,6 @@ const VERSIONS: &str = "/usr/lib/postgresql";
 const USER: &str = "postgres";
 /// How long a start may take on a busy machine.
 const MAX_START: Duration = Duration::from_secs(60);
-
-/// Ends the server when its input is closed, so also when the test process is killed.
-const SERVE: &str = r#""$@" & server=$!; read -r _; kill -QUIT "$server"; wait "$server""#;
 
 /// The server that the tests of this process share.
 static SHARED: Mutex<Weak<Postgres>> = Mutex::new(Weak::new());
@@ -30,7 +28,7 @@ static SHARED: Mutex<Weak<Postgres>> = Mutex::new(Weak::new());
 pub struct Postgres {
     programs: PathBuf,
     port: u16,
-    server: Mutex<Option<Child>>,
+    server: ServerProcess,
     databases: AtomicUsize,
     folder: TempDir,
 }
@@ -89,14 +87,11 @@ impl Postgres {
         let mut create = as_other_user(&programs.join("initdb"));
         create.args(["--no-sync", "--auth", "trust", "--encoding", "UTF8", "--locale", "C"]);
         run(create.args(["--username", USER, "--pgdata"]).arg(&data));
-        // No other process takes the port, because the system does not give it away again soon.
-        let free = TcpListener::bind("127.0.0.1:0").expect("a free port");
-        let port = free.local_addr().expect("an address").port();
-        drop(free);
+        let port = free_port();
         let server = Self {
             programs,
             port,
-            server: Mutex::new(None),
+            server: ServerProcess::default(),
             databases: AtomicUsize::new(0),
             folder,
         };
@@ -109,11 +104,7 @@ impl Postgres {
     /// # Panics
     /// If the server does not end.
     pub fn stop(&self) {
-        let server = self.server.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(mut server) = server {
-            drop(server.stdin.take());
-            server.wait().expect("the server ends");
-        }
+        self.server.stop();
     }
 
     /// Starts the server again, with the same data and on the same port.
@@ -121,7 +112,6 @@ impl Postgres {
     /// # Panics
     /// If the server does not start.
     pub fn restart(&self) {
-        self.stop();
         let log = std::fs::File::create(self.folder.path().join("log")).expect("a log");
         let mut command = as_other_user(Path::new("/bin/sh"));
         command.args(["-c", SERVE, "sh"]).arg(self.programs.join("postgres"));
@@ -133,9 +123,7 @@ impl Postgres {
             command.args(["-c", setting]);
         }
         command.args(["-c", "listen_addresses=127.0.0.1", "-c", "shared_buffers=16MB"]);
-        let server = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(log).spawn();
-        let server = server.expect("Postgres starts");
-        *self.server.lock().unwrap_or_else(PoisonError::into_inner) = Some(server);
+        self.server.start(command.stderr(log));
         let began = Instant::now();
         let port = self.port.to_string();
         let mut check = Command::new(self.programs.join("pg_isready"));
@@ -144,12 +132,6 @@ impl Postgres {
             let log = || std::fs::read_to_string(self.folder.path().join("log"));
             assert!(began.elapsed() < MAX_START, "Postgres did not start: {:?}", log());
         }
-    }
-}
-
-impl Drop for Postgres {
-    fn drop(&mut self) {
-        self.stop();
     }
 }
 

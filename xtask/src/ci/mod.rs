@@ -256,6 +256,7 @@ fn build() -> Result<(), Failure> {
 
 fn tests() -> Result<(), Failure> {
     packages::postgres()?;
+    packages::redis()?;
     command::run(test_runner().arg("--no-fail-fast"))?;
     command::run(workspace::cargo().args(["test", "--workspace", "--doc"]))?;
     // The conversation API has the same tests on both databases. One process shares one Postgres server.

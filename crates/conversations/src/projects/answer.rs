@@ -27,6 +27,7 @@ use super::room_turn::RoomRun;
 use super::rounds::{Rounds, Sent};
 use super::turn::is_project;
 use super::{Caller, PreviousResponse, Projects};
+use crate::bus::chat_stream::ChatStream;
 use crate::chat_seal::{ChatSeal, Field};
 use crate::rooms::hooks::{Gate, Verdict};
 use crate::runs::abandoned::CloseRun;
@@ -149,9 +150,16 @@ impl Answer {
     }
 
     fn canonical_run(&self) -> CanonicalRun {
+        let mut live = LiveRun::new(&*self.id, self.epoch).with_seal(self.seal.clone());
+        if self.projects.runs.bus.health().is_shared() {
+            let room = self.content.room.as_ref().map(|room| &*room.room);
+            let stream = ChatStream::new(&self.id, &self.content.project, room, &self.seal);
+            let holds_text = self.gate.as_ref().is_some_and(|gate| gate.decides_about_answers());
+            live = live.with_chat_stream(stream.holding_text(holds_text));
+        }
         CanonicalRun {
             runs: self.projects.runs.clone(),
-            live: Arc::new(LiveRun::new(&*self.id, self.epoch).with_seal(self.seal.clone())),
+            live: Arc::new(live),
             pacing: self.projects.settings().pacing,
             needs_content: true,
         }

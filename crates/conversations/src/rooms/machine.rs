@@ -8,9 +8,9 @@
 use std::collections::HashMap;
 
 use serde_json::Value;
-use throughline_canonical::{Block, BlockStart, Delta, Event, Usage, WaitingCall};
+use throughline_canonical::{Block, BlockStart, Delta, Event, WaitingCall};
 
-use crate::projects::content::REDACTED_NOTICE;
+use crate::runs::thinking_spans::{SpanStep, ThinkingSpans};
 
 /// When a member answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -178,16 +178,8 @@ pub enum Step {
 #[derive(Debug)]
 struct RunState {
     member: String,
-    span: Option<Span>,
+    spans: ThinkingSpans,
     calls: HashMap<u32, (String, String, String)>,
-    usage: Usage,
-}
-
-/// Thinking that has not ended.
-#[derive(Debug)]
-struct Span {
-    index: u32,
-    text: String,
 }
 
 /// What is known about a room.
@@ -253,8 +245,8 @@ impl Room {
         if self.runs.contains_key(&run) {
             return Vec::new();
         }
-        let (span, calls, usage) = (None, HashMap::new(), Usage::default());
-        let state = RunState { member: member.clone(), span, calls, usage };
+        let (spans, calls) = (ThinkingSpans::default(), HashMap::new());
+        let state = RunState { member: member.clone(), spans, calls };
         self.runs.insert(run.clone(), state);
         vec![Effect::Show { run, member, what: Shown::Typing { active: true } }]
     }
@@ -273,7 +265,7 @@ impl Room {
             return Vec::new();
         };
         let mut out = Out { run, member: state.member.clone(), effects: Vec::new() };
-        state.end_span(&mut out);
+        state.spans.end(&mut |step| out.show_span(step));
         out.show(Shown::Typing { active: false });
         let Out { member, mut effects, .. } = out;
         if let Some(answer) = answer {
@@ -302,6 +294,14 @@ impl Out<'_> {
         self.effects.push(Effect::Show { run, member, what });
     }
 
+    fn show_span(&mut self, step: SpanStep) {
+        self.show(match step {
+            SpanStep::Started => Shown::ThinkingStarted,
+            SpanStep::Grew { text } => Shown::ThinkingDelta { text },
+            SpanStep::Ended { text, tokens, .. } => Shown::ThinkingEnded { text, tokens },
+        });
+    }
+
     fn record(&mut self, step: Step) {
         let (run, member) = (self.run.to_owned(), self.member.clone());
         self.effects.push(Effect::Record { run, member, step });
@@ -310,89 +310,38 @@ impl Out<'_> {
 
 impl RunState {
     fn take(&mut self, event: &Event<'_>, out: &mut Out<'_>) {
+        self.spans.take(event, &mut |step| out.show_span(step));
         match event {
-            Event::BlockStarted { index, block } => self.start_block(*index, block, out),
-            Event::BlockDelta { index, delta } => self.grow(*index, delta, out),
-            Event::BlockEnded { index } => self.end_block(*index, out),
+            Event::BlockStarted { index, block: BlockStart::ToolCall { id, name } } => {
+                let call = (id.clone().into_owned(), name.clone().into_owned(), String::new());
+                self.calls.insert(*index, call);
+            }
+            Event::BlockDelta { index, delta: Delta::ToolArguments(piece) } => {
+                if let Some((_, _, arguments)) = self.calls.get_mut(index) {
+                    arguments.push_str(piece);
+                }
+            }
+            Event::BlockEnded { index } => self.end_call(*index, out),
             Event::ToolResult { id, content, is_error, .. } => {
-                self.end_span(out);
                 let (id, content) = (id.clone().into_owned(), content.clone());
                 out.record(Step::Returned { id, content, is_error: *is_error });
             }
             Event::ApprovalNeeded { calls } => {
-                self.end_span(out);
                 for call in calls {
                     out.record(Step::Waits(call.clone()));
                 }
             }
-            Event::Usage(usage) => self.usage.update(*usage),
-            Event::Ended { .. } => self.end_span(out),
             _ => {}
         }
     }
 
-    fn start_block(&mut self, index: u32, block: &BlockStart<'_>, out: &mut Out<'_>) {
-        self.end_span(out);
-        match block {
-            BlockStart::Thinking { text, signature } => {
-                self.think(index, text, out);
-                if !signature.is_empty() {
-                    self.end_span(out);
-                }
-            }
-            BlockStart::Redacted { .. } => self.think(index, REDACTED_NOTICE, out),
-            BlockStart::ToolCall { id, name } => {
-                let call = (id.clone().into_owned(), name.clone().into_owned(), String::new());
-                self.calls.insert(index, call);
-            }
-            _ => {}
-        }
-    }
-
-    fn grow(&mut self, index: u32, delta: &Delta<'_>, out: &mut Out<'_>) {
-        match delta {
-            Delta::Thinking(text) => self.think(index, text, out),
-            Delta::ToolArguments(piece) => {
-                if let Some((_, _, arguments)) = self.calls.get_mut(&index) {
-                    arguments.push_str(piece);
-                }
-            }
-            // A signature is the last part of its thinking.
-            _ => self.end_span(out),
-        }
-    }
-
-    fn end_block(&mut self, index: u32, out: &mut Out<'_>) {
-        if self.span.as_ref().is_some_and(|span| span.index == index) {
-            self.end_span(out);
-        }
+    fn end_call(&mut self, index: u32, out: &mut Out<'_>) {
         if let Some((id, name, arguments)) = self.calls.remove(&index) {
             let arguments = match arguments.trim() {
                 "" => Value::Object(serde_json::Map::new()),
                 text => serde_json::from_str(text).unwrap_or_else(|_| Value::from(text)),
             };
             out.record(Step::Called { id, name, arguments });
-        }
-    }
-
-    /// Adds to the span, and begins one if there is none.
-    fn think(&mut self, index: u32, text: &str, out: &mut Out<'_>) {
-        if self.span.as_ref().is_some_and(|span| span.index != index) {
-            self.end_span(out);
-        }
-        let span = self.span.get_or_insert_with(|| {
-            out.show(Shown::ThinkingStarted);
-            Span { index, text: String::new() }
-        });
-        if !text.is_empty() {
-            span.text.push_str(text);
-            out.show(Shown::ThinkingDelta { text: text.to_owned() });
-        }
-    }
-
-    fn end_span(&mut self, out: &mut Out<'_>) {
-        if let Some(Span { text, .. }) = self.span.take() {
-            out.show(Shown::ThinkingEnded { text, tokens: self.usage.thinking });
         }
     }
 }

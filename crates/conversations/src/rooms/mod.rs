@@ -36,14 +36,17 @@ pub use self::room::{
     BindingView, Category, HookView, NewBinding, NewHook, NewRoom, RoomChange, RoomList, RoomView,
 };
 use self::task::LiveRoom;
+use crate::bus::{News, Topic};
 use crate::projects::Projects;
 use crate::projects::problem::Problem;
 use crate::projects::room_turn::RoomHome;
 use crate::runs::Runs;
 use crate::sealed_store::SealedStore;
 
-/// How often a shared store is asked for what other instances have written.
+/// How often a shared store is asked for what other instances have written, while no bus tells it.
 const LOOK_INTERVAL: Duration = Duration::from_millis(200);
+/// How often it is asked while a bus does: the bus may have lost the last news.
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The settings of rooms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,7 +96,8 @@ impl Rooms {
     async fn watch_others(&self) {
         let store = &self.sealed_store.store;
         while store.is_shared() {
-            sleep(LOOK_INTERVAL).await;
+            let is_live = self.runs.bus.health().is_live();
+            sleep(if is_live { CHECK_INTERVAL } else { LOOK_INTERVAL }).await;
             let rooms: Vec<String> = self.live.lock().keys().cloned().collect();
             if rooms.is_empty() {
                 continue;
@@ -130,6 +134,12 @@ impl Rooms {
         let live = task::spawn(self, home, last);
         rooms.insert(home.room.clone(), live.clone());
         Ok(live)
+    }
+
+    /// Tells other instances that a room has changed.
+    fn tell(&self, room: &str) {
+        let instance = self.runs.instance.as_str().into();
+        self.runs.bus.publish(&Topic::Room(room.to_owned()), News::Changed { instance });
     }
 
     /// Tells the task of a room that something has changed.

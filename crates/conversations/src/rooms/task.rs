@@ -20,6 +20,8 @@ use super::event::{EventType, Frame, RoomEvent, StoredEvent, name_of_step};
 use super::feed::Feed;
 use super::hooks::{Gate, HookCall, HookConfig, Trigger, Verdict, answer_data, calls_at_end};
 use super::machine::{Effect, Input, Message, Room, Step};
+use crate::bus::hub::Listener;
+use crate::bus::{News, Topic};
 use crate::projects::Caller;
 use crate::projects::content::{NodeContent, NodeView};
 use crate::projects::history::content as opened_content;
@@ -124,6 +126,7 @@ pub(super) fn spawn(rooms: &Arc<Rooms>, home: &RoomHome, last: u64) -> Arc<LiveR
         retry_at: None,
         runs: HashMap::new(),
         events: SelectAll::new(),
+        listener: rooms.runs.bus.listen(Topic::Room(home.room.clone())),
     };
     tokio::spawn(task.run(inbox));
     live
@@ -153,6 +156,8 @@ struct Task {
     retry_at: Option<Instant>,
     runs: HashMap<String, Followed>,
     events: SelectAll<RunEvents>,
+    /// Hears what other instances change.
+    listener: Listener,
 }
 
 impl Task {
@@ -176,12 +181,20 @@ impl Task {
                     self.follow_on(&run, entry).await;
                 }
                 () = self.live.changed.notified() => self.look().await,
+                news = self.listener.next() => self.hear(&news).await,
                 () = sleep_until(self.retry_at.unwrap_or(idle_since)), if self.retry_at.is_some() => {
                     self.retry_at = None;
                     self.look_at_log().await;
                 }
                 () = sleep_until(idle_since + IDLE), if self.runs.is_empty() => {}
             }
+        }
+    }
+
+    /// Looks for what another instance has changed.
+    async fn hear(&mut self, news: &News) {
+        if !matches!(news, News::Changed { instance } if **instance == *self.rooms.runs.instance) {
+            self.look().await;
         }
     }
 
@@ -203,6 +216,7 @@ impl Task {
     async fn take(&mut self, command: Command) {
         let Command::Message { message, caller, started } = command;
         let mut runs = Vec::new();
+        self.rooms.tell(&self.id);
         // Readers see the message before the answers to it.
         self.look_at_log().await;
         self.refresh_members().await;
@@ -303,6 +317,7 @@ impl Task {
             tracing::error!(room = self.id, error, "cannot record an event of a room");
             return;
         }
+        self.rooms.tell(&self.id);
         if event.r#type == EventType::Error {
             self.notify_error(&home, &event).await;
         }
@@ -343,6 +358,7 @@ impl Task {
         let run = RoomRun { room: room.id, channel: member.to_owned(), chain, system };
         let turn = RoomTurn { run: Some(run), lock: Some(lock), gate: Some(Arc::new(gate)) };
         let started = self.rooms.projects.answer_in_room(caller, &home, settings, turn).await?;
+        self.rooms.tell(&self.id);
         let run = self.rooms.sealed_store.store.run(&started.run_id).await?;
         if let Some(run) = run {
             self.follow(&run, Some(caller), hooks).await;
@@ -573,6 +589,10 @@ impl RoomGate {
 impl Gate for RoomGate {
     fn before_broadcast<'a>(&'a self, reply: &'a Reply) -> BoxFuture<'a, Verdict> {
         Box::pin(self.ask(Trigger::BeforeBroadcast, answer_data(reply)))
+    }
+
+    fn decides_about_answers(&self) -> bool {
+        self.rooms.hooks.decides(&self.hooks, Trigger::BeforeBroadcast)
     }
 
     fn on_tool_call<'a>(&'a self, call: Value) -> BoxFuture<'a, Verdict> {

@@ -102,7 +102,7 @@ impl CanonicalRun {
         if catch_panic(self.finish(log, store_end)).await.is_err() {
             // The answer cannot be stored.
             self.runs.end_without_content(&self.live).await;
-            self.live.publish();
+            self.runs.show_end(&self.live);
         }
     }
 
@@ -211,12 +211,12 @@ impl CanonicalRun {
         while !self.try_store_end(&driven, store_end).await? {
             if Instant::now() >= shown && !self.live.is_closed() {
                 tracing::error!(run = self.live.id, "cannot store the end of a run; retrying");
-                self.live.publish();
+                self.runs.show(&self.live);
                 self.live.close();
             }
             sleep(RETRY_PAUSE).await;
         }
-        self.live.publish();
+        self.runs.show_end(&self.live);
         Some(driven)
     }
 

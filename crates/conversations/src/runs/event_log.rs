@@ -1,7 +1,7 @@
 //! Turns canonical events into entries of a log: joins deltas, numbers the entries, folds the reply
 //! and completes the end.
 
-use throughline_canonical::{Block, EndReason, Event, Fault, FaultKind, Fold, Reply, RoundFacts};
+use throughline_canonical::{Block, EndReason, Event, Fault, FaultKind, Fold, RoundFacts};
 use throughline_codec::dialects::fault_of_end;
 use throughline_codec::dialects::resumable::LogOutline;
 use throughline_codec::pacing::{Pacer, Pacing};
@@ -237,7 +237,12 @@ impl EventLog {
     pub(super) fn into_driven(self) -> Driven {
         let cut_blocks = self.open.into_iter().map(|(_, position)| position).collect();
         let reply = self.fold.finish();
-        Driven { status: status_of(&reply), reply, cut_blocks, rounds: self.rounds }
+        Driven {
+            status: status_of(reply.fault.as_ref(), reply.reason.as_ref()),
+            reply,
+            cut_blocks,
+            rounds: self.rounds,
+        }
     }
 }
 
@@ -255,9 +260,9 @@ pub(crate) fn has_content(blocks: &[Block]) -> bool {
     })
 }
 
-/// How a run with this reply ended.
-fn status_of(reply: &Reply) -> RunStatus {
-    match (&reply.fault, &reply.reason) {
+/// How a run ended, by the fault and the reason of its reply.
+pub(crate) fn status_of(fault: Option<&Fault>, reason: Option<&EndReason>) -> RunStatus {
+    match (fault, reason) {
         (_, None | Some(EndReason::Cut)) => RunStatus::Interrupted,
         (Some(fault), _) if fault.code.as_deref() == Some(EMPTY_REPLY) => RunStatus::Error,
         (Some(fault), _) if fault.kind == FaultKind::Unreachable => RunStatus::Interrupted,

@@ -7,6 +7,7 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
+use crate::bus::chat_stream::{ChatMessage, ChatStream};
 use crate::chat_seal::ChatSeal;
 
 /// How many bytes of entries a run may have.
@@ -41,6 +42,8 @@ pub struct LiveRun {
     pub epoch: u64,
     /// Seals the log, if the run belongs to a project.
     pub seal: Option<Arc<ChatSeal>>,
+    /// Writes what other programs get of it.
+    chat_stream: Option<Mutex<ChatStream>>,
     log: Mutex<Log>,
     /// The number of entries that readers may see. Changes also when the log is closed.
     visible: watch::Sender<usize>,
@@ -55,6 +58,8 @@ struct Log {
     bytes: usize,
     /// How many entries are in the store.
     stored: usize,
+    /// How many entries other programs know.
+    told: usize,
     closed: bool,
 }
 
@@ -65,6 +70,7 @@ impl LiveRun {
             id: id.into(),
             epoch,
             seal: None,
+            chat_stream: None,
             log: Mutex::default(),
             visible: watch::Sender::new(0),
             stop: watch::Sender::new(false),
@@ -78,6 +84,12 @@ impl LiveRun {
         Self { seal: Some(seal), ..self }
     }
 
+    /// The same run with what other programs get of it.
+    #[must_use]
+    pub fn with_chat_stream(self, chat_stream: ChatStream) -> Self {
+        Self { chat_stream: Some(Mutex::new(chat_stream)), ..self }
+    }
+
     /// Adds entries that readers do not see yet. Returns false if the run is too long.
     pub(super) fn push(&self, entries: impl IntoIterator<Item = Entry>) -> bool {
         let mut log = self.log.lock();
@@ -88,17 +100,27 @@ impl LiveRun {
         log.bytes <= MAX_RUN_BYTES
     }
 
-    /// Adds entries that are in the store already.
+    /// Adds entries that are in the store already. Their writer has told other programs about them.
     pub fn restore(&self, entries: impl IntoIterator<Item = Entry>) {
         self.push(entries);
         let mut log = self.log.lock();
         log.stored = log.entries.len();
+        log.told = log.entries.len();
+        if let Some(chat_stream) = &self.chat_stream {
+            chat_stream.lock().write(&log.entries);
+        }
     }
 
-    /// Shows all entries to readers.
-    pub(super) fn publish(&self) {
-        let count = self.log.lock().entries.len();
+    /// Shows all entries to readers. Returns the messages for other programs.
+    pub(super) fn publish(&self) -> Vec<ChatMessage> {
+        let mut log = self.log.lock();
+        let count = log.entries.len();
         self.visible.send_replace(count);
+        let Some(chat_stream) = &self.chat_stream else {
+            return Vec::new();
+        };
+        let told = std::mem::replace(&mut log.told, count);
+        chat_stream.lock().write(&log.entries[told..])
     }
 
     /// All entries, also those that readers do not see.

@@ -6,6 +6,8 @@
 //! - `log_writer`: writes the entries of all runs in batches;
 //! - [`canonical`]: drives a turn into a log of canonical events, `event_log`: the entries of it;
 //! - [`reader`]: writes the stream of each client from such a log;
+//! - `stored_reader`: the entries of a run that another process writes;
+//! - [`thinking_spans`]: where thinking begins and ends in such a log;
 //! - [`abandoned`]: ends the runs of processes that died.
 //!
 //! An entry is written to the store before readers see it. If the store fails, readers get it
@@ -22,14 +24,14 @@ use throughline_canonical::{Fault, FaultKind};
 use throughline_gateway::thinking::random;
 use throughline_gateway::thinking::store::StoreError;
 use throughline_gateway::unix_ms;
-use tokio::time::Instant;
 
-use self::event_log::is_end;
 use self::log::{Entry, LiveRun};
 use self::log_writer::LogWriter;
 pub(crate) use self::log_writer::Written;
+use crate::bus::in_process::InProcess;
+use crate::bus::{Bus, News, Topic};
 use crate::chat_seal::{ChatSeal, Field};
-use crate::sealed_store::{SealedKind, SealedStore, expires, fault};
+use crate::sealed_store::{SealedKind, SealedStore, expires};
 use crate::store::{Commit, LogPiece, Piece, Run, RunEnd, RunStatus};
 
 pub mod abandoned;
@@ -38,11 +40,9 @@ pub(crate) mod event_log;
 pub mod log;
 mod log_writer;
 pub mod reader;
+mod stored_reader;
+pub mod thinking_spans;
 
-/// How often the store is asked for new entries of a run that another process writes.
-const POLL_INTERVAL: Duration = Duration::from_millis(150);
-/// How often a reader of such a run records that it reads.
-const RECORD_INTERVAL: Duration = Duration::from_secs(1);
 /// How old the newest record of a reader may be while it reads.
 const MAX_RECORD_AGE: Duration = Duration::from_secs(3);
 
@@ -62,6 +62,8 @@ pub struct Runs {
     pub instance: String,
     live: Mutex<HashMap<String, Arc<LiveRun>>>,
     log_writer: LogWriter,
+    /// Tells other instances about new entries.
+    pub bus: Arc<dyn Bus>,
     /// Runs of dead processes that this one has taken over and could not end yet.
     unclosed: Mutex<Vec<Run>>,
 }
@@ -78,7 +80,7 @@ pub enum Appended {
 }
 
 impl Runs {
-    /// The runs of a store. Must be called inside a Tokio runtime.
+    /// The runs of a store, in one process. Must be called inside a Tokio runtime.
     pub fn new(sealed_store: Arc<SealedStore>) -> Self {
         let log_writer = LogWriter::new(sealed_store.store.clone());
         let instance = format!("instance_{}", random::id());
@@ -87,8 +89,15 @@ impl Runs {
             instance,
             live: Mutex::default(),
             log_writer,
+            bus: Arc::new(InProcess::default()),
             unclosed: Mutex::default(),
         }
+    }
+
+    /// The same runs with a bus to other instances.
+    #[must_use]
+    pub fn with_bus(self, bus: Arc<dyn Bus>) -> Self {
+        Self { bus, ..self }
     }
 
     /// Registers a run that this process writes, for as long as the guard lives.
@@ -109,8 +118,21 @@ impl Runs {
         if written == Written::Fenced {
             return Appended::Fenced;
         }
-        run.publish();
+        self.show(run);
         if fits { Appended::Yes } else { Appended::TooLong }
+    }
+
+    /// Shows all entries of a run to readers, and to other programs.
+    pub(crate) fn show(&self, run: &LiveRun) {
+        for message in run.publish() {
+            self.bus.send(message);
+        }
+    }
+
+    /// Shows all entries of a run whose end is stored.
+    pub(crate) fn show_end(&self, run: &LiveRun) {
+        self.show(run);
+        self.bus.publish(&Topic::Run(run.id.clone()), News::Ended);
     }
 
     /// Writes the entries of a run that are not in the store yet.
@@ -126,10 +148,15 @@ impl Runs {
         self.sealed_store.count_written(sealed.len());
         let continues = new.iter().all(|entry| entry.continues);
         let piece = Piece { first: first.number, last: last.number, continues, sealed };
+        let topic = Topic::Run(run.id.clone());
+        let told = self.bus.wants(&topic).then(|| Arc::new(piece.clone()));
         let piece = LogPiece { run: run.id.clone(), epoch: run.epoch, piece };
         let written = self.log_writer.write(piece).await;
         if written == Written::Yes {
             run.record_stored(new.len());
+            if let Some(piece) = told {
+                self.bus.publish(&topic, News::Piece(piece));
+            }
         }
         written
     }
@@ -207,25 +234,6 @@ impl Runs {
             Some(run) => run.follow(after).map(Ok).left_stream(),
             None => self.clone().follow_stored(id.to_owned(), after, seal).right_stream(),
         }
-    }
-
-    /// Reads a run from the store until it has ended.
-    fn follow_stored(
-        self: Arc<Self>,
-        id: String,
-        after: Option<u64>,
-        seal: Option<Arc<ChatSeal>>,
-    ) -> impl Stream<Item = Result<Entry, Fault>> {
-        let ready = Vec::new().into_iter();
-        let start = StoredReader { runs: self, id, after, seal, ready, recorded: None };
-        futures_util::stream::unfold(Some(start), |reader| async move {
-            let mut reader = reader?;
-            match reader.next().await {
-                Ok(Some(entry)) => Some((Ok(entry), Some(reader))),
-                Ok(None) => None,
-                Err(error) => Some((Err(fault(error)), None)),
-            }
-        })
     }
 
     /// Waits until a run of this process has had no reader for this long, here or elsewhere.
@@ -324,59 +332,6 @@ pub(crate) fn server_died() -> Fault {
     Fault::new(FaultKind::Unreachable, what)
 }
 
-/// A reader of a run that is only in the store.
-struct StoredReader {
-    runs: Arc<Runs>,
-    id: String,
-    after: Option<u64>,
-    seal: Option<Arc<ChatSeal>>,
-    ready: std::vec::IntoIter<Entry>,
-    /// When this reader was last recorded in the store.
-    recorded: Option<Instant>,
-}
-
-impl StoredReader {
-    async fn next(&mut self) -> Result<Option<Entry>, StoreError> {
-        loop {
-            if let Some(entry) = self.ready.next() {
-                self.after = Some(entry.number);
-                return Ok(Some(entry));
-            }
-            // The status is read first: entries are written before it changes.
-            let run = self.runs.sealed_store.store.run(&self.id).await?;
-            let is_running = run.is_some_and(|run| run.status == RunStatus::Running);
-            if is_running {
-                self.record_reading().await;
-            }
-            let seal = self.seal.as_deref();
-            let mut entries = self.runs.stored_page(&self.id, self.after, seal).await?;
-            if is_running && entries.last().is_some_and(is_end) {
-                // What belongs to the end, such as the node of an answer, is not stored yet.
-                entries.pop();
-            }
-            self.ready = entries.into_iter();
-            if self.ready.len() > 0 {
-                continue;
-            }
-            if !is_running {
-                return Ok(None);
-            }
-            tokio::time::sleep(POLL_INTERVAL).await;
-        }
-    }
-
-    /// Records this reader in the store, for the writer of the run.
-    async fn record_reading(&mut self) {
-        let store = &self.runs.sealed_store.store;
-        let is_due = self.recorded.is_none_or(|recorded| recorded.elapsed() >= RECORD_INTERVAL);
-        if store.is_shared() && is_due {
-            self.recorded = Some(Instant::now());
-            // The store records and logs a failure.
-            let _ = store.record_reader(&self.id).await;
-        }
-    }
-}
-
 /// Keeps a run registered. Closes its log when it is dropped.
 #[derive(Debug)]
 pub struct RunGuard {
@@ -390,5 +345,6 @@ impl Drop for RunGuard {
         // From now on the run is read from the store.
         self.run.close();
         self.runs.live.lock().remove(&self.run.id);
+        self.runs.bus.publish(&Topic::Run(self.run.id.clone()), News::Ended);
     }
 }

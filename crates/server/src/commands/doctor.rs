@@ -6,6 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{Method, Request};
 use throughline_backends::postgres::PostgresStore;
+use throughline_backends::redis::RedisBus;
 use throughline_backends::sqlite::{DatabaseFault, SqliteConversations, SqliteStore};
 use throughline_codec::dialects;
 use throughline_gateway::backend::{Auth, join_url};
@@ -13,7 +14,7 @@ use throughline_gateway::upstream::{Client, whole};
 use throughline_tools::{ServerView, Servers};
 
 use super::{Failure, load, print};
-use crate::config::{Backend, Config, Dialect, Overrides, StoreUrl};
+use crate::config::{Backend, Config, Dialect, Overrides, RedisUrl, StoreUrl};
 use crate::data_dir;
 use crate::keyring::{self, Found};
 use crate::stores;
@@ -48,6 +49,7 @@ pub async fn run(explicit: Option<&Path>) -> Result<(), Failure> {
     findings.push(check_data_dir(&config));
     findings.push(check_keyring(&config).await);
     findings.extend(check_databases(&config).await);
+    findings.extend(check_redis(&config).await);
     findings.push(check_listen(&config).await);
     for backend in &config.backends {
         findings.push(check_backend(backend).await);
@@ -160,6 +162,20 @@ async fn postgres_finding(url: &str) -> Finding {
             "check `store.url`, and that the database is running and accepts this user",
         ),
     }
+}
+
+async fn check_redis(config: &Config) -> Option<Finding> {
+    let RedisUrl(url) = &config.redis;
+    if url.is_empty() {
+        return None;
+    }
+    Some(match RedisBus::check(url).await {
+        Ok(address) => ok(format!("the Redis server at {address} answers")),
+        Err(error) => failed(
+            error.to_string(),
+            "check `redis.url`, and that the server is running and accepts this user",
+        ),
+    })
 }
 
 fn database_finding(path: &Path, checked: Result<(), DatabaseFault>) -> Finding {

@@ -40,3 +40,4 @@ pub use schema::reference;
 pub use settings::{
     Backend, Config, DebugLog, Dialect, Format, Level, Log, ReasoningField, Store, StoreUrl,
 };
+pub use values::RedisUrl;

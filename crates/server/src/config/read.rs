@@ -79,6 +79,7 @@ fn read_tree(
         listen: listen(top, report),
         store: Store { url: store_url(store, &data_dir, report), raw: store.value("raw", report) },
         data_dir,
+        redis: top.table("redis").value("url", report),
         log: Log { level: log.choice("level", report), format: log.choice("format", report) },
         keep_alive: top.value("keep_alive", report),
         shutdown_grace: top.value("shutdown_grace", report),

@@ -172,8 +172,8 @@ pub(super) const ROWS: &[Row] = &[
     available("store.url", Text("URL"), Toml(r#""sqlite:throughline.db""#), "`sqlite:` and a file for conversations, relative to `data_dir`; or `postgres://user:password@host/database` for all data, which [several instances](data.md#several-instances) can share."),
     available("store.raw", Bool, Toml("true"), "Keep the providers' replies of projects as they arrived."),
 
-    planned("redis", Table, Unset, "The bus between instances."),
-    planned("redis.url", Text("URL"), Unset, "Address of the Redis server."),
+    available("redis", Table, Unset, "The [bus between instances](redis.md)."),
+    available("redis.url", Text("URL"), Toml(r#""""#), "Address of a Redis server, as in `redis://user:password@host:6379/0`; `rediss://` uses TLS. Empty: readers of other instances ask the store."),
 
     available("projects", Table, Unset, "Defaults of new [projects](conversations.md)."),
     available("projects.provider", Text("backend"), Derived("`route.default`"), "The backend of a first branch that names none."),

@@ -18,6 +18,7 @@ use throughline_gateway::settings::{Limits, Thinking};
 use throughline_tools::ServerConfig;
 
 use super::paths::Source;
+use super::values::RedisUrl;
 
 /// The whole configuration. Every value has passed its checks. Many fields: one for each key or
 /// table at the top of the file.
@@ -49,6 +50,8 @@ pub struct Config {
     pub reasoning_fields: Vec<ReasoningField>,
     /// Where everything is stored.
     pub store: Store,
+    /// The bus between instances.
+    pub redis: RedisUrl,
     /// Responses stored for clients that send no history.
     pub responses: Retention,
     /// How long message threads are stored after their last turn.

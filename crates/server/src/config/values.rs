@@ -138,6 +138,32 @@ impl FromNode for String {
     }
 }
 
+/// The address of a Redis server; empty for none. It may contain a password.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct RedisUrl(pub String);
+
+/// Never shows a password.
+impl std::fmt::Debug for RedisUrl {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str(if self.0.is_empty() { "None" } else { "Redis" })
+    }
+}
+
+impl FromNode for RedisUrl {
+    fn read(node: &Node, row: &Row, report: &mut Report<'_>) -> Option<Self> {
+        const SCHEMES: [&str; 2] = ["redis://", "rediss://"];
+        let Some(text) = node.as_text() else {
+            return wrong_type(report, node, row, TEXT);
+        };
+        if text.is_empty() || SCHEMES.iter().any(|scheme| text.starts_with(scheme)) {
+            return Some(Self(text.to_owned()));
+        }
+        // The value is not shown, because it may contain a password.
+        let problem = Problem::new(format!("`{}` names no Redis server", row.key()));
+        fail(report, node, problem.expected(r#""redis://user:password@host:6379/0""#))
+    }
+}
+
 /// An API key. It has no `Debug`, so that no message can show it.
 pub(super) struct ApiKey(pub(super) String);
 

@@ -95,7 +95,7 @@ async fn variables_and_flags_are_also_checked() {
 
 #[tokio::test]
 async fn future_config_key_is_reported_as_not_available() {
-    let folder = folder_with_config("[redis]\nurl = \"redis://x\"\n");
+    let folder = folder_with_config("[telemetry]\notlp_endpoint = \"http://x\"\n");
     run(folder.path(), &["serve"], &[])
         .await
         .expect_error(2, &["throughline.toml:1:", "not available yet"]);

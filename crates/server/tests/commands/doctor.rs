@@ -2,7 +2,7 @@
 
 use sqlx::{ConnectOptions, Connection};
 use throughline_simulator::Options;
-use throughline_testkit::{RawUpstream, Simulator};
+use throughline_testkit::{RawUpstream, Redis, Simulator};
 use tokio::net::TcpListener;
 
 use crate::support::{CommandOutput, folder, folder_with_config, run};
@@ -360,4 +360,23 @@ async fn failures_are_counted() {
     assert_eq!(ended.code, 1);
     assert_eq!(ended.err.trim(), "2 checks failed");
     assert_eq!(ended.out.matches("FAIL  ").count(), 2, "{}", ended.out);
+}
+
+#[tokio::test]
+async fn redis_server_that_does_not_answer_is_named_without_its_password() {
+    let redis = Redis::start();
+    let listen = free_address().await;
+    let config = format!("listen = \"{listen}\"\ndata_dir = \"data\"\n[redis]\nurl = ");
+    let address = redis.url.trim_start_matches("redis://").to_owned();
+    let folder = folder_with_config(&format!("{config}\"{}\"\n", redis.url));
+    let output = run(folder.path(), &["doctor"], &[]).await.expect_ok();
+    assert!(output.contains(&format!("the Redis server at {address} answers")), "{output}");
+    redis.stop();
+    let config = format!("{config}\"redis://ada:s3cret@{address}\"\n");
+    let words = [format!("cannot use the Redis server at {address}"), "redis.url".to_owned()];
+    check_fails(&config, &words.each_ref().map(String::as_str)).await;
+    let folder = folder_with_config(&config);
+    let ended = run(folder.path(), &["serve"], &[]).await;
+    let error = ended.expect_error(1, &words.each_ref().map(String::as_str));
+    assert!(!error.contains("s3cret"), "{error}");
 }

@@ -5,6 +5,7 @@
 mod capture;
 mod config;
 mod doctor;
+mod examples;
 mod help;
 mod keyring;
 mod parse;

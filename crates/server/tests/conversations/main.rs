@@ -12,6 +12,7 @@ mod accounts;
 mod both_stores;
 mod branches;
 mod broken_turns;
+mod bus;
 mod documentation;
 mod edges;
 mod instances;

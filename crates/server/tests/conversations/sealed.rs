@@ -172,7 +172,8 @@ fn files_with_marks(folder: &Path, found: &mut Vec<String>) {
     }
 }
 
-/// Where one of the words is stored: in the files of the gateway, its log included, and in its database.
+/// Where one of the words is stored: in the files of the gateway, its log included, in its database, and in
+/// the files of its bus.
 pub(crate) fn stored_marks(api: &Api) -> Vec<String> {
     let mut found = Vec::new();
     files_with_marks(api.gateway.folder(), &mut found);
@@ -180,6 +181,10 @@ pub(crate) fn stored_marks(api: &Api) -> Vec<String> {
         let dump = dump(&database.url);
         assert!(dump.contains("COPY public.node "), "the dump has all tables");
         found.extend(marks_in(&dump).map(|mark| format!("{mark} in the database")));
+    }
+    if let Some(redis) = &api.redis {
+        assert!(redis.command(&["KEYS", "*"]).contains("throughline:run:"), "the bus was used");
+        files_with_marks(redis.save(), &mut found);
     }
     found
 }
@@ -208,6 +213,8 @@ async fn plant_marks(api: &Api) {
     tables.set("sealed", "node", &format!("id = '{node}'"), b"TF answermark").await;
     tables.execute("UPDATE project SET facts = 'titlemark'").await;
     tables.close().await;
+    let redis = api.redis.as_ref().expect("a bus");
+    redis.command(&["SET", "planted", "resultmark"]);
 }
 
 /// Covers: S0-3, S0-62, C-15, C-33, X-24
@@ -215,7 +222,7 @@ async fn plant_marks(api: &Api) {
 async fn contents_are_neither_stored_nor_in_the_log() {
     let everything = "[debug_log]\nenabled = true\nfull_body = true\n";
     for database in [Database::Sqlite, Database::Postgres] {
-        let mut api = Api::on(database, &[ANTHROPIC], SCENARIO, everything).await;
+        let mut api = Api::with_bus(database, &[ANTHROPIC], SCENARIO, everything).await;
         let project = seal_project(&mut api, "titlemark").await;
         let signature = say_all_marks(&api, &project).await;
         assert_eq!(stored_marks(&api), [""; 0], "{database:?}");
@@ -229,7 +236,9 @@ async fn contents_are_neither_stored_nor_in_the_log() {
         assert!(log.contains("Turn ended"), "the log is on");
         plant_marks(&api).await;
         let found = stored_marks(&api).join(" ");
-        assert!(found.contains("answermark") && found.contains("titlemark"), "{found}");
+        for planted in ["answermark in", "titlemark in", "resultmark in"] {
+            assert!(found.contains(planted), "{planted}: {found}");
+        }
     }
 }
 
@@ -237,13 +246,15 @@ async fn contents_are_neither_stored_nor_in_the_log() {
 #[tokio::test]
 async fn contents_of_managed_projects_are_not_stored_as_they_are() {
     for database in [Database::Sqlite, Database::Postgres] {
-        let api = Api::on(database, &[ANTHROPIC], SCENARIO, "").await;
+        let api = Api::with_bus(database, &[ANTHROPIC], SCENARIO, "").await;
         let project = api.project(json!({"title": "titlemark"})).await;
         say_all_marks(&api, &project).await;
         assert_eq!(stored_marks(&api), [""; 0], "{database:?}");
         plant_marks(&api).await;
         let found = stored_marks(&api).join(" ");
-        assert!(found.contains("answermark") && found.contains("titlemark"), "{found}");
+        for planted in ["answermark in", "titlemark in", "resultmark in"] {
+            assert!(found.contains(planted), "{planted}: {found}");
+        }
     }
 }
 

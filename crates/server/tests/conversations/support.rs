@@ -2,8 +2,9 @@
 
 use http::Method;
 use serde_json::{Value, json};
-use throughline_testkit::{Answer, Gateway, PostgresDatabase, Simulator, StreamedAnswer};
+use throughline_testkit::{Answer, Gateway, PostgresDatabase, Redis, Simulator, StreamedAnswer};
 
+use crate::bus::redis_settings;
 use crate::upstreams::{SCENARIO, UPSTREAMS, Upstream};
 
 pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_throughline");
@@ -28,6 +29,8 @@ pub(crate) struct Api {
     headers: Vec<(&'static str, String)>,
     /// The database, if it is Postgres.
     pub(crate) database: Option<PostgresDatabase>,
+    /// The server of the bus, if this test reads its files.
+    pub(crate) redis: Option<Redis>,
 }
 
 /// The stores that the API can have.
@@ -76,6 +79,18 @@ impl Api {
         Self { database, simulators, ..Self::of(gateway) }
     }
 
+    /// The same with a bus.
+    pub(crate) async fn with_bus(
+        store: Database,
+        backends: &[(&str, &str)],
+        scenario: &str,
+        settings: &str,
+    ) -> Self {
+        let redis = Redis::start();
+        let settings = format!("{settings}{}", redis_settings(&redis));
+        Self { redis: Some(redis), ..Self::on(store, backends, scenario, &settings).await }
+    }
+
     /// The same without the detailed log, for tests with thousands of requests.
     pub(crate) async fn quiet(backends: &[(&str, &str)], scenario: &str) -> Self {
         let (simulators, config) = simulators(backends, scenario, "").await;
@@ -100,7 +115,8 @@ impl Api {
 
     /// A gateway without simulators.
     pub(crate) fn of(gateway: Gateway) -> Self {
-        Self { gateway, simulators: Vec::new(), key: "ada", headers: Vec::new(), database: None }
+        let (simulators, headers) = (Vec::new(), Vec::new());
+        Self { gateway, simulators, key: "ada", headers, database: None, redis: None }
     }
 
     /// Opens a request of this caller.

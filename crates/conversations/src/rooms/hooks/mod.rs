@@ -137,6 +137,8 @@ pub trait Hook: Debug + Send + Sync {
 pub(crate) trait Gate: Debug + Send + Sync {
     /// Decides about an answer.
     fn before_broadcast<'a>(&'a self, reply: &'a Reply) -> BoxFuture<'a, Verdict>;
+    /// Whether it may change an answer, or refuse it.
+    fn decides_about_answers(&self) -> bool;
     /// Decides about a call of a tool.
     fn on_tool_call<'a>(&'a self, call: Value) -> BoxFuture<'a, Verdict>;
 }
@@ -227,6 +229,12 @@ impl Hooks {
                 }
             }
         }
+    }
+
+    /// Whether a hook decides when this happens.
+    pub(super) fn decides(&self, hooks: &[HookConfig], trigger: Trigger) -> bool {
+        let blocks = |hook: &HookConfig| hook.trigger == trigger && hook.blocking;
+        !self.own(trigger).is_empty() || hooks.iter().any(blocks)
     }
 
     /// Notifies hooks.

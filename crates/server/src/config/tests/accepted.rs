@@ -10,6 +10,7 @@ use throughline_conversations::projects::{PreviousResponse, ProjectMode};
 use throughline_conversations::users::{RegistrationRule, UserSettings};
 
 use super::*;
+use crate::config::RedisUrl;
 use crate::config::settings::ProjectDefaults;
 
 #[test]
@@ -62,6 +63,7 @@ fn empty_file_has_all_defaults() {
             url: StoreUrl::Sqlite("/users/ada/.local/share/throughline/throughline.db".into()),
             raw: true,
         },
+        redis: RedisUrl::default(),
         responses: Retention { time: Duration::from_secs(30 * 86_400), limit: 1 << 30 },
         threads: Duration::from_secs(3600),
         users: UserSettings {
@@ -376,4 +378,13 @@ fn store_is_a_file_or_a_database() {
     let postgres = "postgres://ada:s3cret@db.example/throughline";
     assert_eq!(url(postgres), StoreUrl::Postgres(postgres.into()));
     assert!(!format!("{:?}", url(postgres)).contains("s3cret"));
+}
+
+#[test]
+fn redis_is_off_unless_it_is_set() {
+    let redis = |text: &str| good(&format!("[redis]\nurl = \"{text}\"")).redis;
+    assert_eq!(redis(""), RedisUrl::default());
+    let url = "rediss://ada:s3cret@cache.example:6380/1";
+    assert_eq!(redis(url), RedisUrl(url.to_owned()));
+    assert!(!format!("{:?}", redis(url)).contains("s3cret"));
 }

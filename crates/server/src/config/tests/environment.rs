@@ -74,8 +74,8 @@ fn mistakes_in_variables_name_the_variable() {
         ),
         (
             "THROUGHLINE_REDIS__URL",
-            "x",
-            "env THROUGHLINE_REDIS__URL: `redis` is not available yet\n      = remove it until a release supports it",
+            "ada:s3cret@host",
+            "env THROUGHLINE_REDIS__URL: `url` names no Redis server\n      = expected \"redis://user:password@host:6379/0\"",
         ),
         (
             "THROUGHLINE_BACKEND__GLM__RETRYS",

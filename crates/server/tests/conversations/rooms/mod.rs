@@ -61,14 +61,14 @@ async fn room(api: &Api, members: &[(&str, Value)]) -> String {
     path
 }
 
-async fn bind(api: &Api, room: &str, channel: &str, category: &str, metadata: Value) {
+pub(crate) async fn bind(api: &Api, room: &str, channel: &str, category: &str, metadata: Value) {
     let binding = json!({"channel": channel, "category": category, "metadata": metadata});
     let bound = api.post(&format!("{room}/channels"), binding).await;
     assert_eq!(bound.status, 200, "{}", bound.text());
 }
 
 /// Says something. Returns its node and the runs that answer.
-async fn say(api: &Api, room: &str, content: &str) -> (String, Vec<String>) {
+pub(crate) async fn say(api: &Api, room: &str, content: &str) -> (String, Vec<String>) {
     let message = json!({"participant": "ada", "content": content});
     let said = api.post(&format!("{room}/messages"), message).await;
     assert_eq!(said.status, 202, "{}", said.text());
@@ -78,14 +78,14 @@ async fn say(api: &Api, room: &str, content: &str) -> (String, Vec<String>) {
 }
 
 /// The events of a room, as one reader gets them.
-struct Events {
+pub(crate) struct Events {
     stream: StreamedAnswer,
     pending: String,
-    seen: Vec<Value>,
+    pub(crate) seen: Vec<Value>,
 }
 
 impl Events {
-    async fn open(api: &Api, room: &str, query: &str) -> Self {
+    pub(crate) async fn open(api: &Api, room: &str, query: &str) -> Self {
         let path = format!("{room}/events{query}");
         let stream = api.open(Method::GET, &path, &Value::Null).await;
         assert_eq!(stream.status, 200, "{path}");
@@ -119,7 +119,7 @@ impl Events {
     }
 
     /// Reads until an event is as wanted, and returns it.
-    async fn until(&mut self, wanted: impl Fn(&Value) -> bool) -> Value {
+    pub(crate) async fn until(&mut self, wanted: impl Fn(&Value) -> bool) -> Value {
         loop {
             let event = self.next().await.unwrap_or_else(|| panic!("ended: {:#?}", self.seen));
             if wanted(&event) {
@@ -129,7 +129,7 @@ impl Events {
     }
 
     /// Reads until a channel has answered. Returns the node.
-    async fn answer_of(&mut self, channel: &str) -> Value {
+    pub(crate) async fn answer_of(&mut self, channel: &str) -> Value {
         let event = self.until(|event| event["type"] == "MESSAGE" && event["channel"] == channel);
         event.await["data"].clone()
     }

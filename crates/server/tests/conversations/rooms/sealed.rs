@@ -16,7 +16,7 @@ async fn room_of_a_sealed_project_stores_nothing_readable() {
         say = [{ thinking = \"thinkingmark\" }, { text = \"answermark\" }]\n";
     for database in [Database::Sqlite, Database::Postgres] {
         let scenario = format!("{steps}{SCENARIO}");
-        let mut api = Api::on(database, &[ANTHROPIC], &scenario, everything).await;
+        let mut api = Api::with_bus(database, &[ANTHROPIC], &scenario, everything).await;
         let key = ChatKey::new([5; 32]);
         api.present(&[(CHAT_KEY, &key.write())]);
         let sealed =
