@@ -4,12 +4,15 @@ use std::time::{Duration, Instant};
 
 use http::Method;
 use serde_json::{Value, json};
-use throughline_testkit::StreamedAnswer;
+use throughline_testkit::{Answer, StreamedAnswer};
 
 use super::Person;
 use super::sharing::{chat_key, next_key, sealed_project, with_key};
 use crate::rooms::hooks::{Receiver, SECRET};
 use crate::support::{ANTHROPIC, Api, text};
+
+/// How long a stream may take to end.
+const MAX_WAIT: Duration = Duration::from_secs(30);
 
 const SCENARIO: &str = "[[step]]\nsay = [{ text = \"Just a text.\" }]\n";
 
@@ -31,6 +34,11 @@ async fn shared_room(ada: &Person<'_>) -> (String, String) {
     let made = ada.post("/api/rooms", new).await;
     assert_eq!(made.status, 201, "{}", made.text());
     (project, format!("/api/rooms/{}", text(&made.json()["id"])))
+}
+
+/// The rest of a stream that ends by itself.
+async fn end_of(events: StreamedAnswer) -> Answer {
+    tokio::time::timeout(MAX_WAIT, events.read_all()).await.expect("the stream ends")
 }
 
 /// Reads until the events have a text.
@@ -65,7 +73,7 @@ async fn removed_member_stops_reading_a_room_within_a_second() {
     read_until(&mut others, "firstword").await;
     assert_eq!(ada.delete(&format!("{project}/members/bob")).await.status, 204);
     let removed = Instant::now();
-    let rest = others.read_all().await;
+    let rest = end_of(others).await;
     check_soon(removed);
     say(&ada, "secondword").await;
     read_until(&mut own, "secondword").await;
@@ -129,7 +137,7 @@ async fn readers_of_a_sealed_room_end_when_its_key_changes() {
     let changed = Instant::now();
     // What the new key opens comes at once, before any look at the keys.
     say(&second, "secondword").await;
-    let rest = early.read_all().await;
+    let rest = end_of(early).await;
     check_soon(changed);
     assert!(!rest.text().contains("secondword"), "{}", rest.text());
     let mut late = events(&second).await;
@@ -139,6 +147,6 @@ async fn readers_of_a_sealed_room_end_when_its_key_changes() {
     let next = next_key(&ada, &[], &project, (&second, &third)).await;
     with_key(&ada, Method::PUT, &path, &second, &next).await.expect_ok();
     let changed = Instant::now();
-    late.read_all().await;
+    end_of(late).await;
     check_soon(changed);
 }
