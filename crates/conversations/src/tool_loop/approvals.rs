@@ -232,6 +232,7 @@ mod tests {
         drop(decisions);
         assert_eq!(approvals.decide("r", "c", yes), Delivered::NotHere);
     }
+
     fn run() -> Run {
         Run {
             id: "r".to_owned(),
